@@ -15,12 +15,14 @@ _VERBS = (
     "REPLACE", "DELETE", "UNSET",
 )  # fmt: skip
 
+_OF_PARTITIONS = ("SET", "COMPACT", "CLUSTERED")
+
 
 def alteration(reader: Reader, name: s.Name) -> s.Statement:
     """Take what follows ALTER TABLE and its name."""
     source = reader.piece.source
     spec = reader.spec() if reader.take("PARTITION") else None
-    verb = reader.one_of(*(word for word in _VERBS if spec is None or word in ("SET", "COMPACT", "CLUSTERED", "RENAME")))
+    verb = reader.one_of(*(_VERBS if spec is None else _OF_PARTITIONS))
     match verb:
         case "SET":
             if reader.sees("LOCATION") or reader.sees("OWNER"):

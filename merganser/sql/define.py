@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-
 from sqlglot import exp
 
 from merganser import changes as ch
+from merganser.codec.binary_row import deserialize
 from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from merganser.expr.setting import Setting
 from merganser.handle.table import Table
+from merganser.meta.table_state import MetaReader
 from merganser.options.registry import did_you_mean
 from merganser.schema import types as t
 from merganser.schema.types_text import UNNUMBERED
@@ -87,8 +88,8 @@ def _of_fluss(full: str, options: dict[str, str], statement: s.CreateTable) -> d
         lacking = [column for column in statement.partition_by if key and column not in key]
         if lacking:
             raise InvalidInputError(
-                f"cannot create '{full}': the primary key ({', '.join(key)}) lacks the partition column '{lacking[0]}', "
-                "which a table with 'bucket.num' needs. Add it to the primary key.",
+                f"cannot create '{full}': the primary key ({', '.join(key)}) lacks the partition column "
+                f"'{lacking[0]}', which a table with 'bucket.num' needs. Add it to the primary key.",
                 column=lacking[0],
             )
         for theirs, ours in (("bucket.num", "bucket"), ("bucket.key", "bucket-key")):
@@ -263,7 +264,7 @@ def _track_partition(state: State, statement: s.SetOptions) -> Result:
         raise InvalidInputError(f"cannot set '{_TRACKING}' to '{value}'. Give true or false.")
     table = state.table(statement.name)
     stored = table.stored_specs([statement.partition or {}], "alter")
-    named = {k: v for k, v in (statement.partition or {}).items()}
+    named = dict(statement.partition or {})
     lacking = [column for column in table.partition_by if column not in named]
     if lacking or not stored:
         raise InvalidInputError(f"cannot alter '{full}': PARTITION must name all of {', '.join(table.partition_by)}.")
@@ -278,7 +279,9 @@ def _track_partition(state: State, statement: s.SetOptions) -> Result:
 
 
 def _reset_options(state: State, engine: Engine, statement: s.ResetOptions) -> Result:
-    made = [ch.set_comment(None) if key == _COMMENT else ch.remove_option(key) for key in statement.keys]
+    made: list[ch.Change] = [
+        ch.set_comment(None) if key == _COMMENT else ch.remove_option(key) for key in statement.keys
+    ]
     return _alter(state, statement.name, made)
 
 
@@ -305,9 +308,6 @@ def _drop_partitions(state: State, engine: Engine, statement: s.DropPartitions) 
 
 def partitions_of(table: Table) -> list[tuple[Any, ...]]:
     """Return the stored values of the partitions that have files."""
-    from merganser.codec.binary_row import deserialize
-    from merganser.meta.table_state import MetaReader
-
     latest = table.latest_snapshot()
     if latest is None:
         return []
@@ -336,9 +336,13 @@ def _create_tag(state: State, engine: Engine, statement: s.CreateTag) -> Result:
         return Result()
     if statement.must_exist and not there:
         names = [tag.name for tag in table.tags.list()]
-        raise NotFoundError(f"cannot replace the tag '{statement.tag}' of '{table.name}': there is no such tag. {did_you_mean(statement.tag, names or ['none'])}")  # fmt: skip
+        raise NotFoundError(
+            f"cannot replace the tag '{statement.tag}' of '{table.name}': there is no such tag. "
+            f"{did_you_mean(statement.tag, names) if names else 'The table has no tags.'}"
+        )
     if there and statement.replace:
-        table.tags.drop(statement.tag)
+        table.tags.replace(statement.tag, snapshot=statement.snapshot, retain=statement.retain)
+        return Result()
     table.tags.create(statement.tag, snapshot=statement.snapshot, retain=statement.retain)
     return Result()
 

@@ -15,6 +15,7 @@ from merganser.expr.setting import Setting
 from merganser.expr.tree import Column
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
+from merganser.options.option import DURATION
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, nullable_schema
 from merganser.sql.engine import Assigned, Relation
@@ -30,8 +31,8 @@ class Embedded:
     def query(self, state: State, tree: exp.Expression) -> Relation:
         if state.streaming and tree.find(exp.Table):
             raise UnsupportedError(
-                "cannot run the query with 'execution.runtime-mode' = streaming: it would never end. Use Table.stream, or "
-                "ms.read_stream on Spark, or SET 'execution.runtime-mode' = 'batch'."
+                "cannot run the query with 'execution.runtime-mode' = streaming: it would never end. Use Table.stream, "
+                "or ms.read_stream on Spark, or SET 'execution.runtime-mode' = 'batch'."
             )
         bound = bind(tree, Sources(state).source, setting_of(state))
         reader = run(bound, timeout=_seconds(state))
@@ -70,8 +71,8 @@ class Embedded:
 
     def insert_stream(self, state: State, table: Table, statement: Any) -> NoReturn:
         raise UnsupportedError(
-            f"cannot write into '{table.name}' with 'execution.runtime-mode' = streaming: the query would never end. Use "
-            "Table.stream, or ms.read_stream and ms.write_stream on Spark, or SET 'execution.runtime-mode' = 'batch'."
+            f"cannot write into '{table.name}' with 'execution.runtime-mode' = streaming: the query would never "
+            "end. Use Table.stream, or ms.read_stream and ms.write_stream on Spark, or SET 'execution.runtime-mode' = 'batch'."
         )
 
     def delete(self, state: State, table: Table, where: str) -> Snapshot | None:
@@ -99,8 +100,6 @@ def _seconds(state: State) -> float | None:
     text = state.options.get(TIMEOUT)
     if text is None:
         return None
-    from merganser.options.option import DURATION
-
     return DURATION.parse(text).total_seconds()
 
 
@@ -156,7 +155,7 @@ def _cast(relation: Relation, column: Assigned, state: State) -> Any:
     if _nested(kind) or _nested(given):
         return lambda batch: _renamed(batch.column(position), target, what)
     try:
-        projection = Projection(build.assigned(Column("c", given), kind))
+        projection = Projection(build.assigned(Column(("c",), given), kind))
     except InvalidInputError as error:
         raise InvalidInputError(f"{what}: {error}", column=field.name) from error
     return lambda batch: _same(projection.evaluate(pa.table({"c": batch.column(position)})), target)
@@ -176,7 +175,9 @@ def _renamed(values: pa.Array, target: pa.DataType, what: str) -> pa.Array:
     try:
         if pa.types.is_struct(target) and pa.types.is_struct(kind):
             if kind.num_fields != target.num_fields:
-                raise InvalidInputError(f"{what}: the value has {kind.num_fields} fields, the column {target.num_fields}.")
+                raise InvalidInputError(
+                    f"{what}: the value has {kind.num_fields} fields, the column {target.num_fields}."
+                )
             inner = [_renamed(part, target.field(i).type, what) for i, part in enumerate(values.flatten())]
             return pa.StructArray.from_arrays(inner, fields=list(target), mask=values.is_null())
         if pa.types.is_map(target) and pa.types.is_map(kind):

@@ -11,7 +11,9 @@ from sqlglot import exp
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
 from merganser.schema import types as t
+from merganser.sql.result import Result
 from merganser.sql.state import State
+from merganser.sql.statements import Insert
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,9 @@ class Engine(Protocol):
 
     def write(self, table: Table, rows: Any, **how: Any) -> tuple[Snapshot | None, int | None]:
         """Write rows as one commit; return its snapshot and the number of rows, if known."""
+
+    def insert_stream(self, state: State, table: Table, statement: Insert) -> Result:
+        """Start a stream from a query into a table, where the engine has streams."""
 
     def delete(self, state: State, table: Table, where: str) -> Snapshot | None: ...
 

@@ -20,9 +20,12 @@ from merganser.sql import statements as s
 from merganser.sql.alter import alteration
 from merganser.sql.literals import value_of
 from merganser.sql.tokens import Cursor, Piece, pieces
-from merganser.sql.trees import Texts, option_key, option_pairs, option_value
+from merganser.sql.trees import Texts, hint_options, option_key, option_pairs, option_value
 
 _UTC: Final = Setting()
+_SHOWN: Final = (
+    "TABLES", "DATABASES", "SCHEMAS", "PARTITIONS", "COLUMNS", "TAGS", "BRANCHES", "TBLPROPERTIES", "CREATE",
+)  # fmt: skip
 _USING: Final = ("paimon", "merganser")
 
 
@@ -33,7 +36,7 @@ def parse(text: str, parameters: Mapping[str, Any] | None = None) -> tuple[s.Sta
         parameters: values of `:name`.
 
     Raises:
-        SyntaxProblem: a statement is not understood; with line and column of the whole text.
+        SqlSyntaxError: a statement is not understood; with line and column of the whole text.
     """
     return tuple(_statement(piece, dict(parameters or {})) for piece in pieces(text))
 
@@ -110,7 +113,7 @@ class Reader(Cursor):
                 word in ("(", "<", "<>", "PRECISION", "ARRAY", "MULTISET")
                 or self.sees("WITH", "LOCAL")
                 or self.sees("WITHOUT", "TIME")
-                or word in ("LOCAL", "TIME", "ZONE") and self.word(-1) in ("WITH", "WITHOUT", "LOCAL", "TIME")
+                or (word in ("LOCAL", "TIME", "ZONE") and self.word(-1) in ("WITH", "WITHOUT", "LOCAL", "TIME"))
             ):  # fmt: skip
                 break
             if depth == 0 and self.at == first and word in (",", ")", "("):
@@ -213,12 +216,10 @@ def _create(reader: Reader) -> s.Statement:
             reader.fail("expected , or )")
     while not reader.done:
         if reader.take("USING"):
-            token = reader.peek()
             engine = reader.name("paimon or merganser")
             if engine.lower() not in _USING:
                 reader.at -= 1
                 reader.fail(f"tables of '{engine}' cannot be made here; write USING paimon, or leave it out")
-            del token
         elif reader.take("COMMENT"):
             comment = reader.string("a comment")
         elif reader.take("PARTITIONED", "BY"):
@@ -360,8 +361,6 @@ def _hint_options(reader: Reader) -> Mapping[str, str]:
     hint = reader.hint()
     if hint is None or not hint.strip().upper().startswith("OPTIONS"):
         return {}
-    from merganser.sql.trees import hint_options
-
     return hint_options(reader.piece, reader.tokens[reader.at - 1].end + 1)
 
 
@@ -514,7 +513,9 @@ def _describe(reader: Reader) -> s.Statement:
 
 def _show(reader: Reader) -> s.Statement:
     source = reader.piece.source
-    what = reader.one_of("TABLES", "DATABASES", "SCHEMAS", "PARTITIONS", "COLUMNS", "TAGS", "BRANCHES", "TBLPROPERTIES", "CREATE")
+    what = reader.one_of(
+        "TABLES", "DATABASES", "SCHEMAS", "PARTITIONS", "COLUMNS", "TAGS", "BRANCHES", "TBLPROPERTIES", "CREATE"
+    )
     if what in ("DATABASES", "SCHEMAS"):
         reader.take("LIKE")
         return s.ShowDatabases(None if reader.done else reader.string("a pattern"), text=source)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -52,7 +52,9 @@ def call(state: State, engine: Engine, statement: s.Call) -> Result:
         raise NotFoundError(f"there is no procedure '{'.'.join(name)}'. Procedures are called sys.{name[-1]}.")
     procedure = PROCEDURES.get(name[-1].lower())
     if procedure is None:
-        raise NotFoundError(f"there is no procedure 'sys.{name[-1]}'. {did_you_mean(name[-1].lower(), list(PROCEDURES))}")
+        raise NotFoundError(
+            f"there is no procedure 'sys.{name[-1]}'. {did_you_mean(name[-1].lower(), list(PROCEDURES))}"
+        )
     return procedure.run(state, engine, _arguments(name[-1], procedure, statement))
 
 
@@ -74,7 +76,9 @@ def _arguments(name: str, procedure: Procedure, statement: s.Call) -> dict[str, 
     found = {key: value for key, value in found.items() if value is not None}
     for key in procedure.arguments[: procedure.required]:
         if key not in found:
-            raise InvalidInputError(f"{what}: the argument '{key}' is missing. It takes {', '.join(procedure.arguments)}.")
+            raise InvalidInputError(
+                f"{what}: the argument '{key}' is missing. It takes {', '.join(procedure.arguments)}."
+            )
     return found
 
 
@@ -174,8 +178,6 @@ def _compact(state: State, engine: Engine, given: Given) -> Result:
 
 
 def _with(result: Result, snapshot: Any) -> Result:
-    from dataclasses import replace
-
     return replace(result, snapshot=snapshot)
 
 
@@ -206,14 +208,18 @@ def _expire_partitions(state: State, engine: Engine, given: Given) -> Result:
 
 
 def _create_tag(state: State, engine: Engine, given: Given) -> Result:
-    _table(state, given).tags.create(given["tag"], snapshot=_whole(given, "snapshot"), retain=given.get("time_retained"))
+    _table(state, given).tags.create(
+        given["tag"], snapshot=_whole(given, "snapshot"), retain=given.get("time_retained")
+    )
     return _done()
 
 
 def _create_tag_from_timestamp(state: State, engine: Engine, given: Given) -> Result:
     table = _table(state, given)
     snapshot = table.looked_at(timestamp=_time(state, given, "timestamp"))
-    table.tags.create(given["tag"], snapshot=None if snapshot is None else snapshot.id, retain=given.get("time_retained"))
+    table.tags.create(
+        given["tag"], snapshot=None if snapshot is None else snapshot.id, retain=given.get("time_retained")
+    )
     return _done()
 
 
@@ -246,7 +252,8 @@ def _rollback(state: State, engine: Engine, given: Given) -> Result:
     elif str(target).strip().isdigit():
         snapshot = table.rollback(snapshot=int(target))
     else:
-        raise NotFoundError(f"cannot roll back '{table.name}': there is no tag '{target}'. {did_you_mean(str(target), sorted(names) or ['none'])}")  # fmt: skip
+        near = did_you_mean(str(target), sorted(names)) if names else "The table has no tags."
+        raise NotFoundError(f"cannot roll back '{table.name}': there is no tag '{target}'. {near}")
     return _with(_done(), snapshot)
 
 
@@ -319,7 +326,7 @@ def _reset_consumer(state: State, engine: Engine, given: Given) -> Result:
 def _clear_consumers(state: State, engine: Engine, given: Given) -> Result:
     consumers = _table(state, given).consumers
     for consumer in consumers.list():
-        consumers.drop(consumer.consumer_id)
+        consumers.drop(consumer.id)
     return _done()
 
 
@@ -336,7 +343,9 @@ def _erase(state: State, engine: Engine, given: Given) -> Result:
 
 
 def _clone(state: State, engine: Engine, given: Given) -> Result:
-    state.catalog.clone(state.full(tuple(given["table"].split("."))), state.full(tuple(given["target_table"].split("."))))
+    state.catalog.clone(
+        state.full(tuple(given["table"].split("."))), state.full(tuple(given["target_table"].split(".")))
+    )
     return _done()
 
 
@@ -359,8 +368,7 @@ def _disable_stream(state: State, engine: Engine, given: Given) -> Result:
 
 def _check(state: State, engine: Engine, given: Given) -> Result:
     findings = _table(state, given).check(quick=_flag(given, "quick", False))
-    rows = [[finding.kind, finding.path, finding.message] for finding in findings]
-    return rows_of(["kind", "path", "message"], rows)
+    return rows_of(["code", "path", "detail"], [[finding.code, finding.path, finding.detail] for finding in findings])
 
 
 def _of(arguments: str, required: int, run: Any, about: str, **also: str) -> Procedure:
@@ -386,7 +394,9 @@ PROCEDURES: Final[dict[str, Procedure]] = {
     "replace_tag": _of(
         "table tag snapshot time_retained", 2, _replace_tag, "let a tag name another snapshot", snapshot_id="snapshot"
     ),
-    "rename_tag": _of("table tag target_tag", 3, _rename_tag, "rename a tag", tag_name="tag", target_tag_name="target_tag"),
+    "rename_tag": _of(
+        "table tag target_tag", 3, _rename_tag, "rename a tag", tag_name="tag", target_tag_name="target_tag"
+    ),
     "delete_tag": _of("table tag", 2, _delete_tag, "remove tags"),
     "rollback": _of(
         "table snapshot tag", 1, _rollback, "go back to a snapshot or a tag", snapshot_id="snapshot", version="snapshot"

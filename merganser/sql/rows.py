@@ -126,18 +126,21 @@ def _columns(
             fixed = []
         if n != len(asked):
             raise InvalidInputError(
-                f"{what}: the query gives {n} columns, and the table has {len(asked)} ({', '.join(asked)}). Nothing was "
-                "written. Name the columns: INSERT INTO t (a, b) ..."
+                f"{what}: the query gives {n} columns, and the table has {len(asked)} ({', '.join(asked)}). Nothing "
+                "was written. Name the columns: INSERT INTO t (a, b) ..."
             )
     if n != len(asked):
         raise InvalidInputError(
-            f"{what}: {len(asked)} columns are named ({', '.join(asked)}), and the query gives {n}. Nothing was written."
+            f"{what}: {len(asked)} columns are named ({', '.join(asked)}), and the query gives {n}. Nothing was "
+            "written."
         )
-    found = []
+    found: list[Assigned] = []
     for position, name in enumerate(asked):
         real = name if name in fields else folded.get(name.lower())
         if real is None:
-            raise InvalidInputError(f"{what}: it has no column '{name}'. {did_you_mean(name, list(fields))}", column=name)
+            raise InvalidInputError(
+                f"{what}: it has no column '{name}'. {did_you_mean(name, list(fields))}", column=name
+            )
         if any(real == column.field.name for column in (*found, *fixed)):
             raise InvalidInputError(f"{what}: column '{real}' is named twice.", column=real)
         found.append(Assigned(fields[real], position))
@@ -188,12 +191,18 @@ def assignments(
     values: dict[str, exp.Expression] = {}
     inner: dict[str, list[tuple[s.Name, exp.Expression]]] = {}
     for name, value in given:
-        parts = name[1:] if len(name) > 1 and name[0].lower() == qualifier.lower() and name[0].lower() not in fields else name
+        parts = (
+            name[1:]
+            if len(name) > 1 and name[0].lower() == qualifier.lower() and name[0].lower() not in fields
+            else name
+        )
         field = fields.get(parts[0].lower())
         if field is None or len(parts) == 1:
             column = parts[0] if field is None else field.name
             if column in values:
-                raise InvalidInputError(f"cannot update '{table.name}': column '{column}' is assigned twice.", column=column)
+                raise InvalidInputError(
+                    f"cannot update '{table.name}': column '{column}' is assigned twice.", column=column
+                )
             values[column] = _default_of(field, with_session(state, value))
         else:
             inner.setdefault(field.name, []).append((parts[1:], with_session(state, value)))
@@ -257,7 +266,7 @@ def _text(tree: exp.Expression, statement: s.Delete | s.Update) -> str:
 
 def sql_of(tree: exp.Expression) -> str:
     """Return the text of an expression, as `expr.text` reads it."""
-    return tree.sql(dialect=Dialect)
+    return str(tree.sql(dialect=Dialect))
 
 
 def _by_merge(
@@ -277,7 +286,9 @@ def _by_merge(
     )  # fmt: skip
     keys = list(table.primary_key) or [field.name for field in table.schema.fields]
     qualifier = statement.alias or statement.name[-1]
-    chosen = [exp.column(exp.to_identifier(key, quoted=True), exp.to_identifier(qualifier, quoted=True)) for key in keys]
+    chosen = [
+        exp.column(exp.to_identifier(key, quoted=True), exp.to_identifier(qualifier, quoted=True)) for key in keys
+    ]
     new = [exp.alias_(value, f"{_NEW}{i}") for i, value in enumerate((values or {}).values())]
     query = exp.select(*chosen, *new).distinct().from_(source)
     if where is not None:

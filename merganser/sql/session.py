@@ -45,7 +45,7 @@ class Session:
             The rows; a table without columns for a statement that gives none.
 
         Raises:
-            SyntaxProblem: the text is not understood; nothing was run.
+            SqlSyntaxError: the text is not understood; nothing was run.
             MerganserError: a statement failed; those before it have run, and the message says which one it was.
         """
         return self.execute(text, parameters).rows

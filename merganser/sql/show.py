@@ -31,7 +31,7 @@ _DETAIL: Final = (
 
 
 def _matches(pattern: str | None) -> Callable[[str], bool]:
-    """Return whether a name fits a pattern of SHOW: `*` is any text, `|` separates alternatives, case does not count."""
+    """Return a test of names by a pattern: `*` is any text, `|` separates alternatives, in any case."""
     if pattern is None:
         return lambda name: True
     parts = [re.escape(part.strip()).replace(r"\*", ".*").replace("%", ".*") for part in pattern.split("|")]
@@ -82,9 +82,7 @@ def _partitions(table: Table, statement: s.Show) -> Result:
     if statement.partition is not None:
         asked = (table.stored_specs([statement.partition], "show the partitions of") or [{}])[0]
     found = [
-        row
-        for row in partitions_of(table)
-        if all(row[names.index(name)] == value for name, value in asked.items())
+        row for row in partitions_of(table) if all(row[names.index(name)] == value for name, value in asked.items())
     ]
     found.sort(key=lambda row: [(value is not None, value) for value in row])
     return rows_of(["partition"], [[text] for text in _texts(table, found)])

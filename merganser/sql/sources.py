@@ -87,7 +87,9 @@ class Sources:
         values = [value_of(argument, Setting(), what) for argument in call.expressions]
         n = 2 if option == "incremental-to-auto-tag" else 3
         if len(values) != n or not isinstance(values[0], str):
-            raise InvalidInputError(f"{what}: give the name of a table, and {'a tag' if n == 2 else 'a start and an end'}.")
+            raise InvalidInputError(
+                f"{what}: give the name of a table, and {'a tag' if n == 2 else 'a start and an end'}."
+            )
         table = tuple(part.strip("`") for part in values[0].split("."))
         return table, {option: ",".join(str(value) for value in values[1:])}
 

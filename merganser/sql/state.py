@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 from merganser.catalogs.names import parse_table_name
 from merganser.errors import InvalidInputError, NotFoundError
+from merganser.handle.system_table import system_handle
 from merganser.handle.table import Table
 from merganser.options.registry import closest, did_you_mean
 from merganser.sql.statements import Name
@@ -134,8 +135,6 @@ class State:
             return found.with_options(options)
         parsed = parse_table_name(full)
         base = found.base.with_options(options)
-        from merganser.handle.system_table import system_handle
-
         return system_handle(base, parsed.system or "")
 
     def _unknown(self, full: str, error: NotFoundError) -> NotFoundError:
@@ -148,7 +147,9 @@ class State:
         if dollar and plain in tables:
             return error
         near = closest(plain, tables)
-        hint = f"Did you mean '{near}'?" if near else f"{'It has ' + ', '.join(tables[:5]) if tables else 'It has none'}."
+        hint = (
+            f"Did you mean '{near}'?" if near else f"{'It has ' + ', '.join(tables[:5]) if tables else 'It has none'}."
+        )
         return NotFoundError(f"there is no table '{full}'. {hint}", table=full)
 
     def table(self, name: Name, options: Mapping[str, str] | None = None) -> Table:

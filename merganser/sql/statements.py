@@ -29,6 +29,8 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class ColumnDef:
+    """A column of CREATE TABLE or ALTER TABLE."""
+
     name: str
     type: t.DataType
     default: exp.Expression | None = None
@@ -42,12 +44,16 @@ class ColumnDef:
 
 @dataclass(frozen=True, slots=True)
 class CreateDatabase(Statement):
+    """CREATE DATABASE."""
+
     name: Name
     if_not_exists: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DropDatabase(Statement):
+    """DROP DATABASE."""
+
     name: Name
     if_exists: bool
     cascade: bool
@@ -55,6 +61,8 @@ class DropDatabase(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Use(Statement):
+    """USE: the database of names without one."""
+
     name: Name
 
 
@@ -79,24 +87,32 @@ class CreateTable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DropTable(Statement):
+    """DROP TABLE."""
+
     name: Name
     if_exists: bool
 
 
 @dataclass(frozen=True, slots=True)
 class RenameTable(Statement):
+    """ALTER TABLE ... RENAME TO."""
+
     name: Name
     new_name: Name
 
 
 @dataclass(frozen=True, slots=True)
 class AddColumns(Statement):
+    """ALTER TABLE ... ADD COLUMNS."""
+
     name: Name
     columns: tuple[ColumnDef, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DropColumns(Statement):
+    """ALTER TABLE ... DROP COLUMNS."""
+
     name: Name
     columns: tuple[str, ...]
     if_exists: bool
@@ -104,6 +120,8 @@ class DropColumns(Statement):
 
 @dataclass(frozen=True, slots=True)
 class RenameColumn(Statement):
+    """ALTER TABLE ... RENAME COLUMN."""
+
     name: Name
     column: str
     new_name: str
@@ -132,6 +150,8 @@ class AlterColumn(Statement):
 
 @dataclass(frozen=True, slots=True)
 class SetOptions(Statement):
+    """ALTER TABLE ... SET, of a table or a partition."""
+
     name: Name
     options: Mapping[str, str]
     partition: Spec | None = None
@@ -139,18 +159,24 @@ class SetOptions(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ResetOptions(Statement):
+    """ALTER TABLE ... RESET."""
+
     name: Name
     keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AddPrimaryKey(Statement):
+    """ALTER TABLE ... ADD PRIMARY KEY."""
+
     name: Name
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DropPartitions(Statement):
+    """ALTER TABLE ... DROP PARTITION."""
+
     name: Name
     partitions: tuple[Spec, ...]
     if_exists: bool
@@ -158,12 +184,16 @@ class DropPartitions(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Compact(Statement):
+    """ALTER TABLE ... COMPACT."""
+
     name: Name
     partition: Spec | None
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterInto(Statement):
+    """ALTER TABLE ... CLUSTERED INTO n BUCKETS."""
+
     name: Name
     buckets: int
     partition: Spec | None
@@ -171,6 +201,8 @@ class ClusterInto(Statement):
 
 @dataclass(frozen=True, slots=True)
 class CreateTag(Statement):
+    """ALTER TABLE ... CREATE TAG or REPLACE TAG."""
+
     name: Name
     tag: str
     snapshot: int | None
@@ -182,6 +214,8 @@ class CreateTag(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DeleteTags(Statement):
+    """ALTER TABLE ... DELETE TAG."""
+
     name: Name
     tags: tuple[str, ...]
     if_exists: bool
@@ -189,6 +223,8 @@ class DeleteTags(Statement):
 
 @dataclass(frozen=True, slots=True)
 class RenameTag(Statement):
+    """ALTER TABLE ... RENAME TAG."""
+
     name: Name
     tag: str
     new_name: str
@@ -196,6 +232,8 @@ class RenameTag(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Truncate(Statement):
+    """TRUNCATE TABLE, or one partition of it."""
+
     name: Name
     partition: Spec | None
 
@@ -217,6 +255,8 @@ class Analyze(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Query(Statement):
+    """SELECT, VALUES, and set operations of them."""
+
     tree: exp.Expression
 
 
@@ -239,6 +279,8 @@ class Insert(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Delete(Statement):
+    """DELETE FROM."""
+
     name: Name
     alias: str | None
     where: exp.Expression | None
@@ -246,6 +288,8 @@ class Delete(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Update(Statement):
+    """UPDATE."""
+
     name: Name
     alias: str | None
     assignments: tuple[tuple[Name, exp.Expression], ...]
@@ -269,6 +313,8 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Merge(Statement):
+    """MERGE INTO."""
+
     name: Name
     alias: str | None
     source: exp.Expression
@@ -290,11 +336,15 @@ class SetOption(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Reset(Statement):
+    """RESET: one option, or all of them."""
+
     key: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Statement):
+    """CALL of a procedure."""
+
     procedure: Name
     positional: tuple[Any, ...]
     named: Mapping[str, Any]
@@ -302,11 +352,15 @@ class Call(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Explain(Statement):
+    """EXPLAIN of another statement."""
+
     statement: Statement
 
 
 @dataclass(frozen=True, slots=True)
 class Describe(Statement):
+    """DESCRIBE of a table or a column."""
+
     name: Name
     column: str | None
     extended: bool
@@ -314,17 +368,23 @@ class Describe(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DescribeDetail(Statement):
+    """DESCRIBE DETAIL of a table or a partition."""
+
     name: Name
     partition: Spec | None
 
 
 @dataclass(frozen=True, slots=True)
 class ShowDatabases(Statement):
+    """SHOW DATABASES."""
+
     pattern: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class ShowTables(Statement):
+    """SHOW TABLES."""
+
     database: Name | None
     pattern: str | None
 

@@ -33,13 +33,13 @@ _QUOTED: Final = (TokenType.STRING, TokenType.IDENTIFIER)
 class _Words(Dialect.Tokenizer):  # type: ignore[misc]
     """The tokenizer of Spark, of which each token is one word, one sign or one literal."""
 
-    COMMANDS: ClassVar = set()
-    COMMAND_PREFIX_TOKENS: ClassVar = set()
-    NUMERIC_LITERALS: ClassVar = {}
+    COMMANDS: ClassVar[set[Any]] = set()
+    COMMAND_PREFIX_TOKENS: ClassVar[set[Any]] = set()
+    NUMERIC_LITERALS: ClassVar[dict[str, str]] = {}
     KEYWORDS: ClassVar = {key: value for key, value in Dialect.Tokenizer.KEYWORDS.items() if " " not in key}
 
 
-class SyntaxProblem(InvalidInputError):
+class SqlSyntaxError(InvalidInputError):
     """SQL text that is no statement; `context` has `line` and `column`, counted from 1."""
 
     code = "sql-syntax"
@@ -55,11 +55,11 @@ def fail(text: str, offset: int, why: str) -> NoReturn:
     """Raise a syntax error at an offset of the text.
 
     Raises:
-        SyntaxProblem: always.
+        SqlSyntaxError: always.
     """
     line, column = place(text, offset)
     shown = text.splitlines()[line - 1][:120] if text.strip() else ""
-    raise SyntaxProblem(
+    raise SqlSyntaxError(
         f"cannot parse the statement at line {line}, column {column}: {why}\n  {shown}\n  {' ' * (column - 1)}^\n"
         "Nothing was run.",
         line=line,
@@ -85,13 +85,13 @@ def pieces(text: str) -> list[Piece]:
     """Return the statements of a text, split at semicolons; empty ones are left out.
 
     Raises:
-        SyntaxProblem: a string, a quoted name or a comment is not closed; placed where it opens.
+        SqlSyntaxError: a string, a quoted name or a comment is not closed; placed where it opens.
     """
     try:
         tokens = _Words().tokenize(text)
     except TokenError as error:
         _refuse_unclosed(text)
-        raise SyntaxProblem(f"cannot parse the statement: {error}. Nothing was run.") from error
+        raise SqlSyntaxError(f"cannot parse the statement: {error}. Nothing was run.") from error
     _refuse_unclosed(text)
     found: list[Piece] = []
     held: list[Token] = []
@@ -169,7 +169,7 @@ class Cursor:
         """Take these words.
 
         Raises:
-            SyntaxProblem: another word comes.
+            SqlSyntaxError: another word comes.
         """
         for word in words:
             if not self.take(word):
@@ -179,7 +179,7 @@ class Cursor:
         """Take one of these words and return it.
 
         Raises:
-            SyntaxProblem: another word comes; the nearest of them is named.
+            SqlSyntaxError: another word comes; the nearest of them is named.
         """
         for word in words:
             if self.take(word):
@@ -197,7 +197,7 @@ class Cursor:
         if token.token_type == TokenType.STRING:
             self.fail(f"expected {what}, not a string. Quote names with backticks")
         self.at += 1
-        return token.text
+        return str(token.text)
 
     def dotted(self, what: str = "a name") -> tuple[str, ...]:
         """Take names with dots between them; `t$snapshots` is one name."""
@@ -230,7 +230,7 @@ class Cursor:
         token = self.peek()
         if token is not None and token.token_type == TokenType.STRING:
             self.at += 1
-            return token.text
+            return str(token.text)
         if self.word() == ":" and self.peek(1) is not None:
             self.at += 1
             return str(self.parameter())
@@ -289,7 +289,7 @@ class Cursor:
         """Check that nothing is left.
 
         Raises:
-            SyntaxProblem: more tokens come.
+            SqlSyntaxError: more tokens come.
         """
         if not self.done:
             self.fail("the statement should end here")

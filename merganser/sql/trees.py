@@ -21,11 +21,12 @@ from sqlglot.tokens import TokenType
 from merganser.errors import InvalidInputError, a_type
 from merganser.expr.text import Dialect
 from merganser.options.registry import closest
-from merganser.sql.tokens import Cursor, Piece, fail
+from merganser.sql.tokens import Cursor, Piece, fail, pieces
 
 MARK: Final = "\x00"
 _KEYWORDS: Final = (
-    "SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "UNION", "JOIN", "WITH", "VALUES", "AND", "OR",
+    "SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "UNION", "JOIN", "WITH", "VALUES",
+    "AND", "OR",
 )  # fmt: skip
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # else the parser prints what it could not parse
 
@@ -41,7 +42,7 @@ class Texts:
         """Return the tree of a query between two offsets.
 
         Raises:
-            SyntaxProblem: the text is no query.
+            SqlSyntaxError: the text is no query.
         """
         tree = self._parse(start, end, None)
         if not isinstance(tree, exp.Query | exp.Values):
@@ -54,7 +55,7 @@ class Texts:
         """Return the tree of an expression between two offsets.
 
         Raises:
-            SyntaxProblem: the text is no expression.
+            SqlSyntaxError: the text is no expression.
         """
         return self._parse(start, end, exp.Condition)
 
@@ -155,7 +156,12 @@ class Texts:
 def _travel(cursor: Cursor) -> tuple[str, int] | None:
     """Return what `[FOR] SYSTEM_VERSION AS OF` is for sqlglot, and how many tokens it takes."""
     for_it = ("FOR",) if cursor.sees("FOR") else ()
-    for word, meant in (("SYSTEM_VERSION", "VERSION"), ("SYSTEM_TIME", "TIMESTAMP"), ("VERSION", ""), ("TIMESTAMP", "")):
+    for word, meant in (
+        ("SYSTEM_VERSION", "VERSION"),
+        ("SYSTEM_TIME", "TIMESTAMP"),
+        ("VERSION", ""),
+        ("TIMESTAMP", ""),
+    ):
         if cursor.sees(*for_it, word, "AS", "OF") and (meant or for_it):
             return f"{meant or word} AS OF", len(for_it) + 3
     return None
@@ -178,8 +184,6 @@ def hint_options(piece: Piece, offset: int) -> Mapping[str, str]:
     begin = text.index("/*+", offset) + 3
     inner = text[begin : text.index("*/", begin)]
     blank = " " * begin + inner  # offsets stay those of the whole text
-    from merganser.sql.tokens import pieces
-
     found = pieces(blank)[0]
     cursor = Cursor(Piece(text, found.start, found.end, found.tokens))
     cursor.expect("OPTIONS")
@@ -273,6 +277,6 @@ def literal(value: Any, name: str) -> exp.Expression:
         case list() | tuple():
             return exp.Array(expressions=[literal(item, name) for item in value])
     raise InvalidInputError(
-        f"the parameter '{name}' is {a_type(value)}. Give None, a bool, an int, a float, a Decimal, text, bytes, a date, a "
-        "time, a datetime, or a list of them."
+        f"the parameter '{name}' is {a_type(value)}. Give None, a bool, an int, a float, a Decimal, text, bytes, a "
+        "date, a time, a datetime, or a list of them."
     )
