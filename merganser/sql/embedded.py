@@ -72,7 +72,8 @@ class Embedded:
     def insert_stream(self, state: State, table: Table, statement: Any) -> NoReturn:
         raise UnsupportedError(
             f"cannot write into '{table.name}' with 'execution.runtime-mode' = streaming: the query would never "
-            "end. Use Table.stream, or ms.read_stream and ms.write_stream on Spark, or SET 'execution.runtime-mode' = 'batch'."
+            "end. Use Table.stream, or ms.read_stream and ms.write_stream on Spark, or SET 'execution.runtime-mode' = "
+            "'batch'."
         )
 
     def delete(self, state: State, table: Table, where: str) -> Snapshot | None:

@@ -368,7 +368,7 @@ def _disable_stream(state: State, engine: Engine, given: Given) -> Result:
 
 def _check(state: State, engine: Engine, given: Given) -> Result:
     findings = _table(state, given).check(quick=_flag(given, "quick", False))
-    return rows_of(["code", "path", "detail"], [[finding.code, finding.path, finding.detail] for finding in findings])
+    return rows_of(["code", "path", "problem"], [[finding.code, finding.path, finding.problem] for finding in findings])
 
 
 def _of(arguments: str, required: int, run: Any, about: str, **also: str) -> Procedure:
