@@ -73,6 +73,12 @@ class InvalidInputError(MerganserError, ValueError):
     code = "invalid-input"
 
 
+class SqlSyntaxError(InvalidInputError):
+    """SQL text is no statement. Nothing was run; `context` has `line` and `column`, counted from 1."""
+
+    code = "sql-syntax"
+
+
 class ConflictError(MerganserError):
     """Another commit changed the same files or columns. Nothing of this change is visible; plan again and retry."""
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, NoReturn
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
-from merganser.errors import InvalidInputError
+from merganser.errors import SqlSyntaxError
 from merganser.expr.text import Dialect
 from merganser.options.registry import closest
 
@@ -37,12 +37,6 @@ class _Words(Dialect.Tokenizer):  # type: ignore[misc]
     COMMAND_PREFIX_TOKENS: ClassVar[set[Any]] = set()
     NUMERIC_LITERALS: ClassVar[dict[str, str]] = {}
     KEYWORDS: ClassVar = {key: value for key, value in Dialect.Tokenizer.KEYWORDS.items() if " " not in key}
-
-
-class SqlSyntaxError(InvalidInputError):
-    """SQL text that is no statement; `context` has `line` and `column`, counted from 1."""
-
-    code = "sql-syntax"
 
 
 def place(text: str, offset: int) -> tuple[int, int]:

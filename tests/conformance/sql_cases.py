@@ -46,7 +46,8 @@ def check(case: dict[str, Any], run: Callable[[str], pa.Table]) -> None:
         if "columns" in step:
             assert rows.column_names == step["columns"], where
         if "rows" in step:
-            found = [[_plain(value) for value in row] for row in zip(*(c.to_pylist() for c in rows.columns), strict=True)]
+            columns = [column.to_pylist() for column in rows.columns]
+            found = [[_plain(value) for value in row] for row in zip(*columns, strict=True)]
             wanted = step["rows"]
             if not step.get("ordered"):
                 found, wanted = sorted(found, key=repr), sorted(wanted, key=repr)

@@ -32,6 +32,8 @@ from merganser.schema.casts import CastError, can_read_as, cast_array
 from merganser.schema.conform import conform
 from merganser.schema.literals import default_value
 from merganser.schema.types_text import parse_type
+from merganser.sql.forms import FORMS
+from merganser.sql.procedures import PROCEDURES
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "merganser"
@@ -48,6 +50,7 @@ _NEXT = {
     "NotFoundError": "fix the name",
     "AlreadyExistsError": "choose another name, or `if_not_exists=True`",
     "InvalidInputError": "fix the call; nothing was written",
+    "SqlSyntaxError": "fix the text at the place that the message names; nothing was run",
     "ConflictError": "plan again and retry; nothing of it is visible",
     "SnapshotExistsError": "handled inside: the next number is tried",
     "CommitUnknownError": "repeat with the same commit user and identifier",
@@ -69,10 +72,43 @@ def pages() -> dict[str, str]:
         "reference/options.md": options_page(),
         "reference/cli.md": cli_page(),
         "reference/errors.md": errors_page(),
+        "reference/sql.md": sql_page(),
         GAPS_PAGE: with_gaps((DOCS / GAPS_PAGE).read_text()),
         CASTS_PAGE: with_casts((DOCS / CASTS_PAGE).read_text()),
         TEXTS_PAGE: with_texts((DOCS / TEXTS_PAGE).read_text()),
     }
+
+
+# statements
+
+
+def sql_page() -> str:
+    """Return the reference of SQL: each statement with an example, and the procedures of CALL."""
+    parts = [
+        "# SQL statements",
+        _NOTE,
+        "Every statement runs in this process (`catalog.sql(text)`) and on Spark "
+        "(`ms.session(spark, catalog).sql(text)`). The [page on SQL](../sql.md) explains them. The examples below run in this order, in a new warehouse. In the "
+        "syntax, `[]` is optional, `|` separates alternatives, and `...` repeats what stands before it.",
+    ]
+    group = ""
+    for form in FORMS:
+        if form.group != group:
+            group = form.group
+            parts.append(f"## {group}")
+        parts.append(f"### {form.name}\n\n```text\n{form.syntax}\n```\n\n{form.about}")
+        parts.append(f"```sql\n{form.example}\n```")
+    rows = [
+        f"| `{name}` | {', '.join(f'`{a}`' for a in p.arguments)} | {p.about} |"
+        for name, p in sorted(PROCEDURES.items())
+    ]
+    parts.append("## Procedures")
+    parts.append(
+        "`CALL sys.name(...)` takes arguments by position or by name (`table => 'shop.orders'`). The first ones are "
+        "required. `table` may leave out the database."
+    )
+    parts.append("\n".join(["| procedure | arguments | what it does |", "|---|---|---|", *rows]))
+    return "\n\n".join(parts) + "\n"
 
 
 # options

@@ -25,9 +25,12 @@ from typing import Any
 
 import pytest
 
+import merganser as mg
+from merganser.sql.tokens import pieces
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-_FENCE = re.compile(r"^```(python spark|python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^```(python spark|python|sh|sql)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HOLDS = "__holds__"
 _PORT = "8470"
 """That of `merganser serve-stream`."""
@@ -50,7 +53,7 @@ def _pages(*, spark: bool) -> Iterator[Any]:
     for page in PAGES:
         blocks = blocks_of(page)
         if (
-            any(block.kind.startswith("python") for block in blocks)
+            any(block.kind.startswith(("python", "sql")) for block in blocks)
             and any(block.kind == "python spark" for block in blocks) == spark
         ):
             yield pytest.param(page, id=str(page.relative_to(ROOT)))
@@ -93,6 +96,24 @@ def test_the_examples_of_pages_with_spark_run(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-4000:]
 
 
+def run_sql(page: Path, block: Block, names: dict[str, Any]) -> None:
+    """Run statements in one session per page; a comment `-- 3 | a` behind one names the rows that it gives."""
+    if "__sql__" not in names:
+        catalog = mg.catalog("sql-warehouse")
+        catalog.create_database("default", if_not_exists=True)
+        names["__sql__"] = catalog.session()
+    for statement in pieces(block.text):
+        rows = names["__sql__"].sql(statement.source)
+        wanted = re.match(r" *;? *-- *(\S.*)", block.text[statement.end :])
+        if wanted is not None:
+            found = [" | ".join(map(_shown, row.values())) for row in rows.to_pylist()]
+            assert "; ".join(found) == wanted[1].strip(), f"{page.name}:{block.line}: {statement.source}\n{found}"
+
+
+def _shown(value: Any) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def run_page(page: Path) -> None:
     """Run all blocks of a page in the working directory."""
     names: dict[str, Any] = {"__name__": "__example__"}
@@ -102,6 +123,9 @@ def run_page(page: Path) -> None:
     try:
         for block in blocks_of(page):
             block = replace(block, text=block.text.replace(_PORT, port))
+            if block.kind == "sql":
+                run_sql(page, block, names)
+                continue
             if block.kind != "sh":
                 run_block(page, block, names)
                 continue
