@@ -32,16 +32,16 @@ def value_of(tree: exp.Expression, setting: Setting, what: str) -> Any:
             return [value_of(item, setting, what) for item in tree.expressions]
         case exp.Bracket() if isinstance(tree.this, exp.Column) and tree.this.name.upper() == "ARRAY":
             return [value_of(item, setting, what) for item in tree.expressions]
-        case exp.Map() | exp.VarMap():
-            keys, values = tree.args.get("keys"), tree.args.get("values")
-            pairs = zip(keys.expressions if keys else (), values.expressions if values else (), strict=True)
-            return [(value_of(key, setting, what), value_of(value, setting, what)) for key, value in pairs]
-        case exp.Struct():
-            return {
-                item.this.name: value_of(item.expression, setting, what)
-                for item in tree.expressions
-                if isinstance(item, exp.PropertyEQ)
-            }
+        case exp.Anonymous() if tree.name.lower() in ("array", "map", "named_struct", "row"):
+            values = [value_of(item, setting, what) for item in tree.expressions]
+            match tree.name.lower():
+                case "array":
+                    return values
+                case "map":
+                    return list(zip(values[::2], values[1::2], strict=True))
+                case "row":
+                    return {f"col{i}": value for i, value in enumerate(values, 1)}
+            return dict(zip(values[::2], values[1::2], strict=True))
     if tree.find(exp.Column):
         raise InvalidInputError(f"{what}: {tree.sql('spark')!r:.80} is not a value. Give a literal.")
     projection = parse_projection(tree.sql("spark"), (), setting=setting)

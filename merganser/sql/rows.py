@@ -9,12 +9,12 @@ from sqlglot import exp
 
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.expr.setting import Setting
-from merganser.expr.text import Dialect
 from merganser.handle.table import Table
 from merganser.options.registry import did_you_mean
 from merganser.schema import types as t
 from merganser.sql import statements as s
 from merganser.sql.engine import Assigned, Engine, Relation
+from merganser.sql.dialect import Queries
 from merganser.sql.literals import value_of
 from merganser.sql.result import Result, rows_of
 from merganser.sql.state import State
@@ -32,11 +32,10 @@ def with_session(state: State, tree: exp.Expression) -> exp.Expression:
     """Return a tree in which functions of the session are literals."""
 
     def change(node: exp.Expression) -> exp.Expression:
-        if isinstance(node, exp.CurrentSchema | exp.CurrentDatabase) or (
-            isinstance(node, exp.Anonymous) and node.name.lower() in ("current_database", "current_schema")
-        ):
+        name = node.name.lower() if isinstance(node, exp.Anonymous) and not node.expressions else ""
+        if name in ("current_database", "current_schema"):
             return _named(node, exp.Literal.string(state.database))
-        if isinstance(node, exp.CurrentCatalog):
+        if name == "current_catalog":
             return _named(node, exp.Literal.string(state.catalog_name))
         return node
 
@@ -266,7 +265,7 @@ def _text(tree: exp.Expression, statement: s.Delete | s.Update) -> str:
 
 def sql_of(tree: exp.Expression) -> str:
     """Return the text of an expression, as `expr.text` reads it."""
-    return str(tree.sql(dialect=Dialect))
+    return str(tree.sql(dialect=Queries))
 
 
 def _by_merge(

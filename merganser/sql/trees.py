@@ -19,8 +19,8 @@ from sqlglot.errors import ParseError
 from sqlglot.tokens import TokenType
 
 from merganser.errors import InvalidInputError, a_type
-from merganser.expr.text import Dialect
 from merganser.options.registry import closest
+from merganser.sql.dialect import Queries
 from merganser.sql.tokens import Cursor, Piece, fail, pieces
 
 MARK: Final = "\x00"
@@ -71,7 +71,7 @@ class Texts:
     def _parse_from(self, start: int, end: int) -> exp.Expression:
         text, _ = self._prepared(start, end)
         try:
-            tree = sqlglot.parse_one(f"SELECT * FROM {text}", dialect=Dialect)
+            tree = sqlglot.parse_one(f"SELECT * FROM {text}", dialect=Queries)
         except ParseError as error:
             fail(self.piece.text, start, f"{error.errors[0].get('description') if error.errors else error}")
         for node in list(tree.find_all(exp.Placeholder)):
@@ -81,7 +81,7 @@ class Texts:
     def _parse(self, start: int, end: int, into: Any) -> exp.Expression:
         text, shifts = self._prepared(start, end)
         try:
-            tree = sqlglot.parse_one(text, dialect=Dialect, **({} if into is None else {"into": into}))
+            tree = sqlglot.parse_one(text, dialect=Queries, **({} if into is None else {"into": into}))
         except ParseError as error:
             found = error.errors[0] if error.errors else {}
             offset = start

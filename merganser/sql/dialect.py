@@ -1,0 +1,31 @@
+"""The dialect that queries are parsed in: Spark's, with functions left as they are written.
+
+sqlglot gives many functions a node of their own, and changes their arguments on the way. Here each call stays a name with
+arguments, so that one table (`query.functions`) says what it means.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sqlglot.dialects.spark import Spark
+
+from merganser.expr.text import Dialect
+
+_WITH_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "POSITION")
+
+
+class Queries(Dialect):  # type: ignore[misc]
+    """Spark's dialect for whole queries."""
+
+    class Parser(Spark.Parser):  # type: ignore[misc]
+        """The parser of Spark, without knowledge of functions."""
+
+        STRICT_CAST = True
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: parse for name, parse in Spark.Parser.FUNCTION_PARSERS.items() if name in _WITH_SYNTAX
+        }
+        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: parse for name, parse in Spark.Parser.NO_PAREN_FUNCTION_PARSERS.items() if name in ("CASE", "IF", "ANY")
+        }

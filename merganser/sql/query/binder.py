@@ -1,0 +1,654 @@
+"""Queries: SELECT, set operations, VALUES and CTEs -> text for DuckDB, and what each table reference has to read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from sqlglot import exp
+
+from merganser.errors import InvalidInputError, MerganserError, UnsupportedError
+from merganser.expr.setting import Setting
+from merganser.expr.text import parse_predicate
+from merganser.expr.tree import Null
+from merganser.schema import types as t
+from merganser.sql.dialect import Queries
+from merganser.sql.query.bound import BoundQuery, Reference, Source
+from merganser.sql.query.casts import to
+from merganser.sql.query.expressions import Expressions, direction
+from merganser.sql.query.kinds import Value, common, duck, is_null, quoted
+from merganser.sql.query.scope import Relation, Scope
+from merganser.sql.trees import MARK
+
+Columns = Sequence[tuple[str, t.DataType]]
+Resolve = Callable[[exp.Table], Source]
+_SETS: Final = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}
+_OUTER: Final = ("LEFT", "RIGHT", "FULL")
+_GROUPING: Final = {"rollup": exp.Rollup, "cube": exp.Cube, "grouping_sets": exp.GroupingSets}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A query that is bound: its text, with columns of these names, and their types."""
+
+    text: str
+    columns: Columns
+
+
+@dataclass
+class _Cte:
+    name: str
+    columns: Columns
+    text: str
+
+
+@dataclass
+class _Binder:
+    resolve: Resolve
+    setting: Setting
+    references: list[Reference] = field(default_factory=list)
+    aliases: int = 0
+
+    # queries
+
+    def query(self, node: exp.Expression, parent: Scope | None, ctes: Mapping[str, _Cte]) -> Bound:
+        """Bind a query.
+
+        Args:
+            parent: the scope around a subquery.
+            ctes: common table expressions that it may name, by lower name.
+        """
+        with_ = node.args.get("with_")
+        texts = []
+        if with_ is not None:
+            if with_.args.get("recursive"):
+                raise UnsupportedError("cannot run WITH RECURSIVE in this process. Run the statement on Spark.")
+            ctes = dict(ctes)
+            for item in with_.expressions:
+                bound = self.query(item.this, parent, ctes)
+                alias = item.args["alias"]
+                columns = _renamed(bound.columns, [c.name for c in alias.columns], alias.name)
+                self.aliases += 1
+                name = f"_cte{self.aliases}"
+                listed = ", ".join(quoted(column) for column in _distinct([c for c, _ in columns]))
+                texts.append(f"{name}({listed}) AS ({bound.text})")
+                ctes[alias.name.lower()] = _Cte(name, _unique(columns), "")
+        match node:
+            case exp.Subquery():
+                bound = self.query(node.this, parent, ctes)
+                bound = self._limited(node, bound, parent, ctes)
+            case exp.Select():
+                bound = self._select(node, parent, ctes)
+            case exp.SetOperation():
+                bound = self._set_operation(node, parent, ctes)
+            case exp.Values():
+                bound = self._values(node, parent, ctes)
+            case exp.Table():
+                bound = self._select(exp.select("*").from_(node.copy()), parent, ctes)
+            case _:
+                raise UnsupportedError(f"cannot run {type(node).__name__} in this process. Run the statement on Spark.")
+        if texts:
+            return Bound(f"WITH {', '.join(texts)} {bound.text}", bound.columns)
+        return bound
+
+    def _expressions(self, scope: Scope, ctes: Mapping[str, _Cte]) -> Expressions:
+        return Expressions(scope, lambda node, inner: self.query(node, inner, ctes), self.setting)
+
+    def _select(self, node: exp.Select, parent: Scope | None, ctes: Mapping[str, _Cte]) -> Bound:
+        scope = Scope(parent)
+        first = len(self.references)
+        from_ = self._from(node, scope, ctes)
+        binder = self._expressions(scope, ctes)
+        binder.windows = {w.name.lower(): w for w in node.args.get("windows") or []}
+        where = ""
+        if node.args.get("where") is not None:
+            count = binder.aggregates
+            where = f" WHERE {binder.condition(node.args['where'].this, 'WHERE')}"
+            if binder.aggregates > count:
+                raise InvalidInputError("WHERE cannot have aggregates. Use HAVING.")
+            self._push(node.args["where"].this, scope)
+        items = self._items(node, scope, binder)
+        columns = [(value.name, value.type) for value in items]
+        scope.aliases = {}
+        for value, item in zip(items, _expanded(node, scope), strict=False):
+            if item is not None:
+                scope.aliases.setdefault(item.lower(), value)
+        group = self._group(node, scope, binder, items)
+        having = ""
+        if node.args.get("having") is not None:
+            having = f" HAVING {binder.condition(node.args['having'].this, 'HAVING')}"
+        grouped = bool(group) or binder.aggregates > 0
+        if grouped and any(isinstance(item, exp.Star) for item in node.expressions):
+            raise InvalidInputError("SELECT * does not go with GROUP BY or aggregates: name the columns.")
+        if node.args.get("qualify") is not None:
+            having += f" QUALIFY {binder.condition(node.args['qualify'].this, 'QUALIFY')}"
+        distinct = " DISTINCT" if node.args.get("distinct") is not None else ""
+        names = _distinct([name for name, _ in columns])
+        shown = ", ".join(f"{value.text} AS {quoted(name)}" for value, name in zip(items, names, strict=True))
+        text = f"SELECT{distinct} {shown}{from_}{where}{group}{having}"
+        order = self._order(node, scope, binder, items, names)
+        text += order + self._limit(node, binder)
+        self._push_limit(node, first, plain=not (grouped or distinct or order or binder.aggregates or having))
+        return Bound(text, columns)
+
+    def _items(self, node: exp.Select, scope: Scope, binder: Expressions) -> list[Value]:
+        """Bind the list of SELECT; stars become the columns they stand for."""
+        items: list[Value] = []
+        for item in node.expressions:
+            if isinstance(item, exp.Star):
+                items += self._star(scope, None, item)
+            elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
+                items += self._star(scope, item.table, item.this)
+            elif isinstance(item, exp.Aliases):
+                raise UnsupportedError("cannot name several columns of one expression in this process.")
+            else:
+                items.append(binder.value(item))
+        if not items:
+            raise InvalidInputError("SELECT needs at least one column.")
+        return items
+
+    def _star(self, scope: Scope, table: str | None, star: exp.Star) -> list[Value]:
+        if table is None and not scope.relations:
+            raise InvalidInputError("SELECT * needs a FROM.")
+        left_out = {column.name.lower() for column in star.args.get("except_") or star.args.get("except") or []}
+        found: list[Value] = []
+        if table is None:
+            found += [replace(value, name=value.name) for value in scope.merged.values()]
+        relations = [r for r in scope.relations if table is None or r.alias.lower() == table.lower()]
+        if not relations:
+            known = ", ".join(r.alias for r in scope.relations)
+            raise InvalidInputError(f"there is no table '{table}' in FROM. There are {known or 'none'}.")
+        for relation in relations:
+            for position, (name, _) in enumerate(relation.columns):
+                if table is None and name.lower() in scope.merged:
+                    continue
+                found.append(relation.value(position))
+        return [value for value in found if value.name.lower() not in left_out]
+
+    # FROM
+
+    def _from(self, node: exp.Select, scope: Scope, ctes: Mapping[str, _Cte]) -> str:
+        from_ = node.args.get("from_")
+        if from_ is None:
+            return ""
+        text = " FROM " + self._relation(from_.this, scope, ctes)
+        for join in node.args.get("joins") or []:
+            text += self._join(join, scope, ctes)
+        for lateral in node.args.get("laterals") or []:
+            text += self._lateral_view(lateral, scope, ctes)
+        return text
+
+    def _relation(self, node: exp.Expression, scope: Scope, ctes: Mapping[str, _Cte]) -> str:
+        match node:
+            case exp.Table() if node.args.get("joins"):
+                joined = node.copy()
+                joins = joined.args.pop("joins")
+                text = self._relation(joined, scope, ctes)
+                return text + "".join(self._join(join, scope, ctes) for join in joins)
+            case exp.Table():
+                return self._table(node, scope, ctes)
+            case exp.Subquery() if isinstance(node.this, exp.Table):
+                return "(" + self._relation(node.this, scope, ctes) + ")"
+            case exp.Subquery():
+                bound = self.query(node.this, scope.parent, ctes)
+                return self._derived(bound, node.args.get("alias"), scope)
+            case exp.Values():
+                bound = self._values(node, scope.parent, ctes)
+                return self._derived(bound, node.args.get("alias"), scope)
+            case exp.Unnest():
+                return self._unnest(node, scope, ctes)
+            case exp.Lateral():
+                if isinstance(node.this, exp.Subquery):
+                    bound = self.query(node.this.this, scope, ctes)
+                    return "LATERAL " + self._derived(bound, node.args.get("alias"), scope)
+        raise UnsupportedError(f"cannot read {node.sql(dialect=Queries)[:80]} in this process. Run the statement on Spark.")
+
+    def _derived(self, bound: Bound, alias: exp.TableAlias | None, scope: Scope) -> str:
+        name = alias.name if alias is not None and alias.name else ""
+        if not name:
+            self.aliases += 1
+            name = f"_t{self.aliases}"
+        self._check_alias(name, scope)
+        given = [column.name for column in alias.columns] if alias is not None else []
+        columns = _unique(_renamed(bound.columns, given, name))
+        scope.relations.append(Relation(name, columns))
+        listed = ", ".join(quoted(column) for column, _ in columns)
+        return f"({bound.text}) AS {quoted(name)}({listed})"
+
+    def _check_alias(self, name: str, scope: Scope) -> None:
+        if any(relation.alias.lower() == name.lower() for relation in scope.relations):
+            raise InvalidInputError(f"'{name}' stands for two tables in FROM. Give one of them another alias.")
+
+    def _table(self, node: exp.Table, scope: Scope, ctes: Mapping[str, _Cte]) -> str:
+        alias = node.args.get("alias")
+        sample = node.args.get("sample")
+        if sample is not None:
+            raise UnsupportedError("cannot run TABLESAMPLE in this process. Run the statement on Spark.")
+        if isinstance(node.this, exp.Anonymous) and node.this.name.lower() == "range":
+            return self._range(node, scope)
+        plain = node.name.partition(MARK)[0] if not isinstance(node.this, exp.Func) else ""
+        cte = ctes.get(plain.lower()) if len(node.parts) == 1 and plain else None
+        given = [column.name for column in alias.columns] if alias is not None else []
+        name = alias.name if alias is not None and alias.name else plain
+        if cte is not None:
+            self._check_alias(name, scope)
+            columns = _unique(_renamed(cte.columns, given, name))
+            scope.relations.append(Relation(name, columns))
+            return f"{cte.name} AS {quoted(name)}({', '.join(quoted(column) for column, _ in columns)})"
+        source = self.resolve(node)
+        if not name:
+            self.aliases += 1
+            name = f"_t{self.aliases}"
+        self._check_alias(name, scope)
+        reference = Reference(source, f"_r{len(self.references)}", node)
+        self.references.append(reference)
+        columns = [(f.name, f.type) for f in source.fields]
+        database = node.args["db"].name if node.args.get("db") is not None else source.name.partition(".")[0]
+        if given:
+            renamed = _renamed(columns, given, name)
+            reference.used.update(column for column, _ in columns)
+            scope.relations.append(Relation(name, _unique(renamed)))
+            return f"{reference.view} AS {quoted(name)}({', '.join(quoted(column) for column, _ in renamed)})"
+        scope.relations.append(Relation(name, columns, reference, database))
+        return f"{reference.view} AS {quoted(name)}"
+
+    def _range(self, node: exp.Table, scope: Scope) -> str:
+        binder = self._expressions(Scope(), {})
+        values = [to(binder.value(argument), t.BigInt()) for argument in node.this.expressions]
+        alias = node.args.get("alias")
+        name = alias.name if alias is not None and alias.name else "range"
+        given = [column.name for column in alias.columns] if alias is not None else []
+        column = given[0] if given else "id"
+        scope.relations.append(Relation(name, [(column, t.BigInt())]))
+        return f"range({', '.join(values)}) AS {quoted(name)}({quoted(column)})"
+
+    def _unnest(self, node: exp.Unnest, scope: Scope, ctes: Mapping[str, _Cte]) -> str:
+        binder = self._expressions(scope, ctes)
+        value = binder.value(node.expressions[0])
+        if not isinstance(value.type, t.Array):
+            raise InvalidInputError(f"cannot unnest {value.name}: it is {value.type}, not an ARRAY.")
+        alias = node.args.get("alias")
+        name = alias.name if alias is not None and alias.name else "_unnest"
+        columns = [column.name for column in alias.columns] if alias is not None else []
+        column = columns[0] if columns else "col"
+        scope.relations.append(Relation(name, [(column, value.type.element)]))
+        return f"LATERAL (SELECT unnest({value.text})) AS {quoted(name)}({quoted(column)})"
+
+    def _lateral_view(self, node: exp.Lateral, scope: Scope, ctes: Mapping[str, _Cte]) -> str:
+        call = node.this
+        name = call.name.lower() if isinstance(call, exp.Anonymous) else type(call).__name__.lower()
+        if name not in ("explode", "explode_outer", "posexplode", "posexplode_outer"):
+            raise UnsupportedError(f"cannot run LATERAL VIEW {name} in this process. Run the statement on Spark.")
+        value = self._expressions(scope, ctes).value(call.expressions[0] if call.expressions else call.this)
+        outer = name.endswith("outer") or bool(node.args.get("outer"))
+        alias = node.args["alias"]
+        given = [column.name for column in alias.columns]
+        made: list[tuple[str, t.DataType, str]] = []
+        match value.type:
+            case t.Array(element=element):
+                if name.startswith("pos"):
+                    made.append(("pos", t.Int(), f"CAST(generate_subscripts({value.text}, 1) - 1 AS INTEGER)"))
+                made.append(("col", element, f"unnest({value.text})"))
+            case t.Map(key=key, value=item):
+                made.append(("key", key, f"unnest(map_keys({value.text}))"))
+                made.append(("value", item, f"unnest(map_values({value.text}))"))
+            case _:
+                raise InvalidInputError(f"cannot explode {value.name}: it is {value.type}, not an ARRAY or a MAP.")
+        columns = _renamed([(own, kind) for own, kind, _ in made], given, alias.name or "_view")
+        view = alias.name or "_view"
+        scope.relations.append(Relation(view, columns))
+        inner = ", ".join(text for _, _, text in made)
+        listed = ", ".join(quoted(column) for column, _ in columns)
+        kind = "LEFT" if outer else "INNER"
+        return f" {kind} JOIN LATERAL (SELECT {inner}) AS {quoted(view)}({listed}) ON TRUE"
+
+    def _join(self, join: exp.Join, scope: Scope, ctes: Mapping[str, _Cte]) -> str:
+        side, kind, method = (str(join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
+        before = len(scope.relations)
+        if kind in ("SEMI", "ANTI"):
+            inner = Scope(scope.parent, relations=list(scope.relations))
+            right = self._relation(join.this, inner, ctes)
+            on = self._expressions(inner, ctes).condition(join.args["on"], "ON") if join.args.get("on") is not None else "TRUE"
+            return f" {kind} JOIN {right} ON {on}"
+        right = self._relation(join.this, scope, ctes)
+        new = scope.relations[before:]
+        if side in ("RIGHT", "FULL"):
+            for relation in scope.relations[:before]:
+                relation.may_lack = True
+        if side in ("LEFT", "FULL"):
+            for relation in new:
+                relation.may_lack = True
+        using = [item.name for item in join.args.get("using") or []]
+        if method == "NATURAL":
+            left = {name.lower() for relation in scope.relations[:before] for name, _ in relation.columns}
+            using = [name for relation in new for name, _ in relation.columns if name.lower() in left]
+        word = f" {side} JOIN " if side in _OUTER else " JOIN "
+        if using:
+            return word + right + f" ON {self._using(using, scope, before, side)}"
+        on = join.args.get("on")
+        if on is None:
+            return (" CROSS JOIN " if side not in _OUTER else word) + right + (" ON TRUE" if side in _OUTER else "")
+        text = self._expressions(scope, ctes).condition(on, "ON")
+        if side not in _OUTER:
+            self._push(on, scope)
+        return word + right + f" ON {text}"
+
+    def _using(self, names: Sequence[str], scope: Scope, before: int, side: str) -> str:
+        conditions = []
+        for name in names:
+            merged = scope.merged.pop(name.lower(), None)
+            left = merged or _only(scope.relations[:before], name)
+            right = _only(scope.relations[before:], name)
+            kind = common([left, right], "join with USING")
+            a, b = to(left, kind), to(right, kind)
+            conditions.append(f"{a} = {b}")
+            text = {"RIGHT": b, "FULL": f"coalesce({a}, {b})"}.get(side, a)
+            scope.merged[name.lower()] = Value(text, kind, left.name)
+        return " AND ".join(conditions)
+
+    # GROUP BY, ORDER BY, LIMIT
+
+    def _group(self, node: exp.Select, scope: Scope, binder: Expressions, items: list[Value]) -> str:
+        group = node.args.get("group")
+        if group is None:
+            return ""
+        if group.args.get("all"):
+            return " GROUP BY ALL"
+        aliases, scope.aliases = scope.aliases, {}
+
+        def one(item: exp.Expression) -> str:
+            if isinstance(item, exp.Literal) and not item.is_string:
+                return _ordinal(item, items, "GROUP BY").text
+            if isinstance(item, exp.Tuple):
+                return "(" + ", ".join(one(inner) for inner in item.expressions) + ")"
+            if isinstance(item, exp.Paren):
+                return f"({one(item.this)})"
+            try:
+                return binder.value(item).text
+            except InvalidInputError:
+                if isinstance(item, exp.Column) and not item.table and item.name.lower() in aliases:
+                    return aliases[item.name.lower()].text
+                raise
+
+        parts = [one(item) for item in group.expressions]
+        for key, word in (("rollup", "ROLLUP"), ("cube", "CUBE")):
+            for made in group.args.get(key) or []:
+                inner = made.expressions if made is not True else []
+                if made is True:
+                    parts = [f"{word} ({', '.join(parts)})"]
+                else:
+                    parts.append(f"{word} ({', '.join(one(item) for item in inner)})")
+        for made in group.args.get("grouping_sets") or []:
+            parts.append(f"GROUPING SETS ({', '.join(_set(item, one) for item in made.expressions)})")
+        scope.aliases = aliases
+        self._check_grouped(node, binder)
+        return " GROUP BY " + ", ".join(parts)
+
+    def _check_grouped(self, node: exp.Select, binder: Expressions) -> None:
+        """DuckDB finds columns that are neither grouped nor aggregated; the message is made in `duck`."""
+
+    def _order(
+        self, node: exp.Expression, scope: Scope, binder: Expressions, items: list[Value], names: Sequence[str]
+    ) -> str:
+        order = node.args.get("order") or node.args.get("sort")
+        if order is None:
+            return ""
+        parts = []
+        for item in order.expressions:
+            inner = item.this if isinstance(item, exp.Ordered) else item
+            if isinstance(inner, exp.Literal) and not inner.is_string:
+                _ordinal(inner, items, "ORDER BY")
+                parts.append(inner.name + direction(item))
+                continue
+            if isinstance(inner, exp.Column) and not inner.table:
+                places = [i for i, value in enumerate(items) if value.name.lower() == inner.name.lower()]
+                if places:
+                    parts.append(quoted(names[places[0]]) + direction(item))
+                    continue
+            value = binder.value(inner)
+            same = [i for i, own in enumerate(items) if own.text == value.text]
+            parts.append((quoted(names[same[0]]) if same else value.text) + direction(item))
+        return " ORDER BY " + ", ".join(parts)
+
+    def _limit(self, node: exp.Expression, binder: Expressions) -> str:
+        text = ""
+        limit, offset = node.args.get("limit"), node.args.get("offset")
+        if limit is not None:
+            count = limit.expression if isinstance(limit, exp.Limit) else limit.args.get("count")
+            if count is not None and not (isinstance(count, exp.Var) and count.name.upper() == "ALL"):
+                text += f" LIMIT {binder.value(count).text}"
+        if offset is not None:
+            text += f" OFFSET {binder.value(offset.expression).text}"
+        return text
+
+    def _limited(self, node: exp.Expression, bound: Bound, parent: Scope | None, ctes: Mapping[str, _Cte]) -> Bound:
+        """Add ORDER BY and LIMIT of a query in brackets or of a set operation."""
+        if not (node.args.get("order") or node.args.get("limit") or node.args.get("offset")):
+            return bound
+        names = _distinct([name for name, _ in bound.columns])
+        scope = Scope(parent, relations=[Relation("_q", list(zip(names, [kind for _, kind in bound.columns], strict=True)))])
+        binder = self._expressions(scope, ctes)
+        items = [scope.relations[0].value(i) for i in range(len(names))]
+        order, limit = self._order(node, scope, binder, items, names), self._limit(node, binder)
+        listed = ", ".join(quoted(name) for name in names)
+        return Bound(f"SELECT {listed} FROM ({bound.text}) AS _q({listed}){order}{limit}", bound.columns)
+
+    # set operations and VALUES
+
+    def _set_operation(self, node: exp.SetOperation, parent: Scope | None, ctes: Mapping[str, _Cte]) -> Bound:
+        left, right = self.query(node.left, parent, ctes), self.query(node.right, parent, ctes)
+        word = _SETS[type(node)]
+        if len(left.columns) != len(right.columns):
+            raise InvalidInputError(
+                f"{word} needs equal numbers of columns: the first query has {len(left.columns)}, the other "
+                f"{len(right.columns)}."
+            )
+        kinds = [
+            common([Value("", a, name), Value("", b, other)], f"make a {word}")
+            for (name, a), (other, b) in zip(left.columns, right.columns, strict=True)
+        ]
+        distinct = node.args.get("distinct")
+        sides = [_as(bound, kinds) for bound in (left, right)]
+        text = f"({sides[0]}) {word}{'' if distinct or distinct is None else ' ALL'} ({sides[1]})"
+        names = [name for name, _ in left.columns]
+        bound = Bound(text, list(zip(names, kinds, strict=True)))
+        return self._limited(node, bound, parent, ctes)
+
+    def _values(self, node: exp.Values, parent: Scope | None, ctes: Mapping[str, _Cte]) -> Bound:
+        binder = self._expressions(Scope(parent), ctes)
+        rows = [
+            [binder.value(item) for item in (row.expressions if isinstance(row, exp.Tuple) else [row])]
+            for row in node.expressions
+        ]
+        width = len(rows[0])
+        for number, row in enumerate(rows, 1):
+            if len(row) != width:
+                raise InvalidInputError(f"row {number} of VALUES has {len(row)} values, and the first one has {width}.")
+        kinds = [common([row[i] for row in rows], "list in VALUES") for i in range(width)]
+        made = ", ".join(
+            "(" + ", ".join(to(value, kind) if not is_null(kind) else "NULL" for value, kind in zip(row, kinds, strict=True)) + ")"
+            for row in rows
+        )
+        columns = [(f"col{i}", kind) for i, kind in enumerate(kinds, 1)]
+        return Bound(f"SELECT * FROM (VALUES {made})", columns)
+
+    # what goes down into the scans
+
+    def _push(self, condition: exp.Expression, scope: Scope) -> None:
+        """Give a table the conditions on its columns alone; they stay in the query, too."""
+        for part in _conjuncts(condition):
+            if part.find(exp.Query, exp.Anonymous) is not None and part.find(exp.Query) is not None:
+                continue
+            columns = list(part.find_all(exp.Column))
+            owners = {id(found): found for found in (_owner(column, scope) for column in columns)}
+            if len(owners) != 1:
+                continue
+            relation = next(iter(owners.values()))
+            if relation is None or relation.reference is None or relation.may_lack:
+                continue
+            try:
+                predicate = parse_predicate(
+                    _bare(part, relation, scope).sql(dialect=Queries), relation.reference.source.fields,
+                    setting=self.setting,
+                )  # fmt: skip
+            except MerganserError:
+                continue  # the query itself tests it
+            relation.reference.filters.append(predicate)
+
+    def _push_limit(self, node: exp.Select, first: int, *, plain: bool) -> None:
+        """Read no more rows than a LIMIT asks for, if any of them will do."""
+        mine = self.references[first:]
+        limit = node.args.get("limit")
+        if not plain or len(mine) != 1 or limit is None or node.args.get("joins") or node.args.get("laterals"):
+            return
+        if node.args.get("offset") is not None or node.args.get("where") is not None:
+            return
+        if not isinstance(node.args["from_"].this, exp.Table) or node.find(exp.Window) is not None:
+            return
+        count = limit.expression
+        if isinstance(count, exp.Literal) and count.name.isdigit():
+            mine[0].limit = int(count.name)
+
+
+def bind(tree: exp.Expression, resolve: Resolve, setting: Setting) -> BoundQuery:
+    """Bind a query.
+
+    Args:
+        tree: of `merganser.sql.trees`.
+        resolve: the table that a reference means.
+        setting: the time zone and the time.
+
+    Raises:
+        NotFoundError: there is no such table.
+        InvalidInputError: an unknown column or function, or types that do not fit.
+        UnsupportedError: something that this process would compute otherwise than Spark.
+    """
+    binder = _Binder(resolve, setting)
+    bound = binder.query(tree, None, {})
+    names = [name for name, _ in bound.columns]
+    kinds = [kind for _, kind in bound.columns]
+    return BoundQuery(names, kinds, binder.references, _typed(bound), setting)
+
+
+def _typed(bound: Bound) -> str:
+    """Return the text of a query whose columns have Spark's types for certain."""
+    names = [f"c{i}" for i in range(len(bound.columns))]
+    shown = ", ".join(
+        f'"{name}"' if is_null(kind) else f'CAST("{name}" AS {duck(kind)}) AS "{name}"'
+        for name, (_, kind) in zip(names, bound.columns, strict=True)
+    )
+    listed = ", ".join(f'"{name}"' for name in names)
+    return f"SELECT {shown} FROM ({bound.text}) AS _result({listed})"
+
+
+def _as(bound: Bound, kinds: Sequence[t.DataType]) -> str:
+    names = [f"c{i}" for i in range(len(kinds))]
+    shown = ", ".join(
+        to(Value(f'"{name}"', own, name), kind) if not isinstance(kind, Null) else f'"{name}"'
+        for name, (_, own), kind in zip(names, bound.columns, kinds, strict=True)
+    )
+    listed = ", ".join(f'"{name}"' for name in names)
+    return f"SELECT {shown} FROM ({bound.text}) AS _side({listed})"
+
+
+def _renamed(columns: Columns, given: Sequence[str], name: str) -> Columns:
+    if not given:
+        return columns
+    if len(given) != len(columns):
+        raise InvalidInputError(f"'{name}' names {len(given)} columns, and the query gives {len(columns)}.")
+    return [(column, kind) for column, (_, kind) in zip(given, columns, strict=True)]
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return names of which none is another one in any case, since DuckDB takes them for one."""
+    seen: set[str] = set()
+    made = []
+    for name in names:
+        new, number = name, 1
+        while new.lower() in seen:
+            new, number = f"{name}:{number}", number + 1
+        seen.add(new.lower())
+        made.append(new)
+    return made
+
+
+def _unique(columns: Columns) -> Columns:
+    names = _distinct([name for name, _ in columns])
+    return [(name, kind) for name, (_, kind) in zip(names, columns, strict=True)]
+
+
+def _expanded(node: exp.Select, scope: Scope) -> list[str | None]:
+    """Return the aliases of the list of SELECT, None where an item has none; stars take as many places as columns."""
+    found: list[str | None] = []
+    for item in node.expressions:
+        if isinstance(item, exp.Star):
+            n = sum(1 for r in scope.relations for name, _ in r.columns if name.lower() not in scope.merged)
+            found += [None] * (n + len(scope.merged))
+        elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
+            found += [None] * sum(len(r.columns) for r in scope.relations if r.alias.lower() == item.table.lower())
+        else:
+            found.append(item.alias if isinstance(item, exp.Alias) else None)
+    return found
+
+
+def _ordinal(node: exp.Literal, items: Sequence[Value], what: str) -> Value:
+    number = int(node.name) if node.name.isdigit() else 0
+    if not 1 <= number <= len(items):
+        raise InvalidInputError(f"{what} {node.name}: the list of SELECT has {len(items)} columns.")
+    return items[number - 1]
+
+
+def _set(item: exp.Expression, one: Callable[[exp.Expression], str]) -> str:
+    if isinstance(item, exp.Tuple):
+        return "(" + ", ".join(one(inner) for inner in item.expressions) + ")"
+    return one(item) if isinstance(item, exp.Paren) else f"({one(item)})"
+
+
+def _only(relations: Sequence[Relation], name: str) -> Value:
+    found = [(relation, i) for relation in relations for i in relation.positions(name)]
+    if len(found) != 1:
+        many = "no column" if not found else "several columns"
+        raise InvalidInputError(f"USING ({name}): a side has {many} '{name}'.")
+    relation, position = found[0]
+    return relation.value(position)
+
+
+def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
+    if isinstance(node, exp.Paren):
+        return _conjuncts(node.this)
+    return [*_conjuncts(node.left), *_conjuncts(node.right)] if isinstance(node, exp.And) else [node]
+
+
+def _owner(column: exp.Column, scope: Scope) -> Relation | None:
+    parts = [part.name for part in column.parts]
+    if parts[0].lower() in scope.merged:
+        return None
+    for taken in (3, 2, 1):
+        if len(parts) >= taken and (found := scope._candidates(parts, taken)):
+            return found[0][0] if len(found) == 1 else None
+    return None
+
+
+def _bare(node: exp.Expression, relation: Relation, scope: Scope) -> exp.Expression:
+    """Return a condition whose columns are named without their table."""
+
+    def change(item: exp.Expression) -> exp.Expression:
+        if not isinstance(item, exp.Column):
+            return item
+        parts = [part.copy() for part in item.parts]
+        names = [part.name for part in parts]
+        for taken in (3, 2):
+            if len(names) >= taken and scope._candidates(names, taken):
+                parts = parts[taken - 1 :]
+                break
+        place = relation.positions(parts[0].name)
+        parts[0] = exp.to_identifier(relation.columns[place[0]][0] if place else parts[0].name, quoted=True)
+        made: exp.Expression = exp.Column(this=parts[0])
+        for part in parts[1:]:
+            made = exp.Dot(this=made, expression=part)
+        return made
+
+    return node.copy().transform(change)
+
+

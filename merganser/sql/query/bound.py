@@ -1,0 +1,80 @@
+"""What a query becomes before it runs: the tables that it reads, and a text for DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlglot import exp
+
+from merganser.expr.build import conjunction
+from merganser.expr.predicate import Predicate
+from merganser.expr.setting import Setting
+from merganser.schema import types as t
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table, a view or a system table that queries can read.
+
+    Attributes:
+        name: for messages.
+        fields: its columns.
+        key: the columns of its primary key; empty if it has none.
+        open: takes columns, a filter and a limit, and returns a scan with `to_reader`.
+    """
+
+    name: str
+    fields: Sequence[t.Field]
+    key: tuple[str, ...]
+    open: Callable[[Sequence[str], Predicate | None, int | None], Any]
+
+
+@dataclass
+class Reference:
+    """One place in a query where a table is read.
+
+    Attributes:
+        view: the name by which the text of the query calls it.
+        used: the columns that the query needs.
+        filters: conditions on its columns alone that every row needed fulfils.
+        limit: the most rows needed, if which ones does not matter.
+    """
+
+    source: Source
+    view: str
+    node: exp.Table
+    used: set[str] = field(default_factory=set)
+    filters: list[Predicate] = field(default_factory=list)
+    limit: int | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that the query needs, in the order of the table."""
+        return [f.name for f in self.source.fields if f.name in self.used]
+
+    @property
+    def where(self) -> Predicate | None:
+        """The filters as one."""
+        if not self.filters:
+            return None
+        return Predicate(conjunction([predicate.expression for predicate in self.filters]))
+
+
+@dataclass(frozen=True)
+class BoundQuery:
+    """A query whose names and types are known.
+
+    Attributes:
+        names, types: of the columns of the result.
+        references: the tables that it reads.
+        text: for DuckDB.
+        setting: the time zone and the time of the query.
+    """
+
+    names: Sequence[str]
+    types: Sequence[t.DataType]
+    references: Sequence[Reference]
+    text: str
+    setting: Setting

@@ -1,0 +1,286 @@
+"""CAST and the operators of arithmetic, as text for DuckDB with Spark's results (ANSI mode).
+
+What DuckDB would round, Spark cuts off; text that is no number is an error, or null for TRY_CAST; a division by zero is
+an error. The macros that the texts call are made with each connection.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.schema import types as t
+from merganser.sql.query.kinds import (
+    BYTES,
+    FLOATS,
+    MOMENTS,
+    TEXTS,
+    WHOLE,
+    Value,
+    as_decimal,
+    bounded,
+    duck,
+    is_null,
+    is_number,
+    same,
+    wider_of,
+)
+
+MACROS: Final = (
+    # the quotient of whole numbers, rounded half up, away from zero
+    """CREATE MACRO _quotient(n, d) AS CASE WHEN d = 0 AND n IS NOT NULL THEN error('division by zero') ELSE n // d
+       + CASE WHEN abs(n % d) >= abs(d) - abs(n % d) AND n % d <> 0 THEN CASE WHEN (n < 0) = (d < 0) THEN 1 ELSE -1 END
+         ELSE 0 END END""",
+    """CREATE MACRO _divide(a, b) AS CASE WHEN b = 0 AND a IS NOT NULL THEN error('division by zero') ELSE a / b END""",
+    """CREATE MACRO _div(a, b) AS CASE WHEN b = 0 AND a IS NOT NULL THEN error('division by zero') ELSE a // b END""",
+    """CREATE MACRO _rest(a, b) AS CASE WHEN b = 0 AND a IS NOT NULL THEN error('division by zero') ELSE a % b END""",
+    """CREATE MACRO _bad(s, kind) AS error('cannot cast ''' || s || ''' to ' || kind)""",
+    """CREATE MACRO _whole(s) AS regexp_full_match(trim(s, e' \\t\\n\\r'), '[+-]?[0-9]+')""",
+    """CREATE MACRO _number(s) AS
+       regexp_full_match(trim(s, e' \\t\\n\\r'), '[+-]?([0-9]+\\.?[0-9]*|\\.[0-9]+)([eE][+-]?[0-9]+)?')""",
+    """CREATE MACRO _real(s) AS _number(s) OR regexp_full_match(lower(trim(s)), '[+-]?(nan|inf|infinity)')""",
+    """CREATE MACRO _day(s) AS regexp_full_match(trim(s), '[0-9]{4}(-[0-9]{1,2}(-[0-9]{1,2}([ T].*)?)?)?')""",
+    """CREATE MACRO _to_day(s) AS CASE
+       WHEN length(trim(s)) = 4 THEN CAST(trim(s) || '-01-01' AS DATE)
+       WHEN NOT regexp_matches(trim(s), '^[0-9]{4}-[0-9]{1,2}-') THEN CAST(trim(s) || '-01' AS DATE)
+       ELSE CAST(regexp_extract(trim(s), '^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}') AS DATE) END""",
+    """CREATE MACRO _moment(s) AS regexp_full_match(trim(s),
+       '[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([ T]([0-9]{1,2}:[0-9]{1,2}(:[0-9]{1,2}(\\.[0-9]{1,9})?)?)?)?( ?(Z|UTC|[+-][0-9:]+))?')""",
+    # a DOUBLE as Java writes it
+    """CREATE MACRO _digits(s) AS rtrim(ltrim(replace(regexp_replace(s, 'e.*', ''), '.', ''), '0'), '0')""",
+    """CREATE MACRO _exponent(s) AS CASE
+       WHEN contains(s, 'e') THEN CAST(regexp_extract(s, 'e([+-]?[0-9]+)', 1) AS INTEGER)
+       WHEN starts_with(s, '0.') THEN -1 - length(regexp_extract(s, '^0\\.(0*)', 1))
+       ELSE length(regexp_extract(s, '^[0-9]+')) - 1 END""",
+    """CREATE MACRO _java(s) AS substring(_digits(s), 1, 1) || '.' ||
+       CASE WHEN length(_digits(s)) > 1 THEN substring(_digits(s), 2) ELSE '0' END || 'E' || _exponent(s)""",
+    """CREATE MACRO _double(x) AS CASE WHEN isnan(x) THEN 'NaN'
+       WHEN isinf(x) THEN CASE WHEN x > 0 THEN 'Infinity' ELSE '-Infinity' END
+       WHEN x = 0 OR (abs(x) >= 0.001 AND abs(x) < 10000000) THEN CAST(x AS VARCHAR)
+       ELSE CASE WHEN x < 0 THEN '-' ELSE '' END || _java(CAST(abs(x) AS VARCHAR)) END""",
+)
+
+
+def cast(value: Value, kind: t.DataType, *, tries: bool = False) -> Value:
+    """Return CAST(value AS kind), or TRY_CAST.
+
+    Raises:
+        InvalidInputError: values of one type cannot be cast to the other.
+        UnsupportedError: DuckDB would do it otherwise than Spark.
+    """
+    given, kind = value.type, kind.with_nullable(True)
+    text = _cast(value, given, kind, tries)
+    return Value(text, kind, value.name)
+
+
+def _cast(value: Value, given: t.DataType, kind: t.DataType, tries: bool) -> str:
+    x, target = value.text, duck(kind)
+    name = "TRY_CAST" if tries else "CAST"
+    plain = f"{name}({x} AS {target})"
+    if is_null(given):
+        return f"CAST(NULL AS {target})"
+    if same(given, kind):
+        return x if isinstance(kind, (*TEXTS, *MOMENTS)) or duck(given) == target else plain
+    match given, kind:
+        case _ if isinstance(given, TEXTS):
+            return _from_text(x, kind, target, tries)
+        case _ if isinstance(kind, TEXTS):
+            return _to_text(x, given)
+        case _ if isinstance(kind, WHOLE) and isinstance(given, (*FLOATS, t.Decimal)):
+            whole = f"CASE WHEN isnan({x}) THEN NULL ELSE trunc({x}) END" if isinstance(given, FLOATS) and tries else f"trunc({x})"
+            return f"{name}({whole} AS {target})"
+        case _ if is_number(given) and is_number(kind):
+            return plain
+        case _ if isinstance(given, t.Boolean) and is_number(kind):
+            return f"{name}(CAST({x} AS INTEGER) AS {target})"
+        case _ if is_number(given) and isinstance(kind, t.Boolean):
+            return f"({x} <> 0)"
+        case _ if isinstance(given, (t.Date, *MOMENTS)) and isinstance(kind, (t.Date, *MOMENTS)):
+            return plain
+        case _ if isinstance(given, t.LocalZonedTimestamp) and isinstance(kind, (t.BigInt, t.Int)):
+            return f"{name}(floor(epoch_us({x}) / 1000000) AS {target})"
+        case (t.Array(), t.Array()) | (t.Map(), t.Map()):
+            return f"{name}({x} AS {target})" if _widens(given, kind) else _refuse(given, kind)
+        case (t.Row(), t.Row()) if len(given.fields) == len(kind.fields):
+            parts = [
+                f"{quoted_field(g.name)}: " + _cast(Value(f"({x}).{quoted_field(f.name)}", f.type), f.type, g.type, tries)
+                for f, g in zip(given.fields, kind.fields, strict=True)
+            ]
+            return f"CASE WHEN {x} IS NULL THEN NULL ELSE {{{', '.join(parts)}}} END"
+        case _ if isinstance(given, BYTES) and isinstance(kind, BYTES):
+            return x
+    return _refuse(given, kind)
+
+
+def quoted_field(name: str) -> str:
+    """Return the name of a field as DuckDB takes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _refuse(given: t.DataType, kind: t.DataType) -> str:
+    raise InvalidInputError(f"cannot cast {given} to {kind}.")
+
+
+def _widens(given: t.DataType, kind: t.DataType) -> bool:
+    """Whether all values inside become values of another type that DuckDB makes of them just as Spark does."""
+    match given, kind:
+        case (t.Array(), t.Array()):
+            return _widens(given.element, kind.element)
+        case (t.Map(), t.Map()):
+            return _widens(given.key, kind.key) and _widens(given.value, kind.value)
+        case (t.Row(), t.Row()):
+            names = [f.name for f in given.fields] == [f.name for f in kind.fields]
+            return names and all(_widens(f.type, g.type) for f, g in zip(given.fields, kind.fields, strict=True))
+    if is_null(given) or same(given, kind):
+        return True
+    wider = wider_of(Value("", given), Value("", kind))
+    return is_number(given) and is_number(kind) and wider is not None and same(wider, kind)
+
+
+def _from_text(x: str, kind: t.DataType, target: str, tries: bool) -> str:
+    def checked(test: str, made: str) -> str:
+        otherwise = "NULL" if tries else f"_bad({x}, '{target}')"
+        return f"CASE WHEN {x} IS NULL THEN NULL WHEN {test} THEN {made} ELSE {otherwise} END"
+
+    name = "TRY_CAST" if tries else "CAST"
+    match kind:
+        case _ if isinstance(kind, WHOLE):
+            return checked(f"_whole({x})", f"{name}(trim({x}, e' \\t\\n\\r') AS {target})")
+        case t.Decimal():
+            return checked(f"_number({x})", f"{name}(trim({x}, e' \\t\\n\\r') AS {target})")
+        case _ if isinstance(kind, FLOATS):
+            return checked(f"_real({x})", f"{name}(trim({x}, e' \\t\\n\\r') AS {target})")
+        case t.Boolean():
+            yes, no = "('t', 'true', 'y', 'yes', '1')", "('f', 'false', 'n', 'no', '0')"
+            word = f"lower(trim({x}))"
+            return checked(f"{word} IN {yes} OR {word} IN {no}", f"{word} IN {yes}")
+        case t.Date():
+            day = f"_to_day({x})"
+            return checked(f"_day({x})", f"TRY({day})" if tries else day)
+        case _ if isinstance(kind, MOMENTS):
+            return checked(f"_moment({x})", f"{name}(trim({x}) AS {target})")
+        case t.Time():
+            return f"{name}(trim({x}) AS TIME)"
+        case _ if isinstance(kind, BYTES):
+            return f"encode({x})"
+    return _refuse(t.string(), kind)
+
+
+def _to_text(x: str, given: t.DataType) -> str:
+    match given:
+        case t.Double():
+            return f"_double({x})"
+        case t.Float():
+            return f"_double({x})"
+        case _ if isinstance(given, BYTES):
+            return f"decode({x})"
+        case t.LocalZonedTimestamp():
+            return f"CAST(CAST({x} AS TIMESTAMP) AS VARCHAR)"
+        case t.Array() | t.Map() | t.Row() | t.Multiset():
+            raise UnsupportedError(f"cannot cast {given} to STRING in this process. Run the statement on Spark.")
+    return f"CAST({x} AS VARCHAR)"
+
+
+def to(value: Value, kind: t.DataType) -> str:
+    """Return the text of a value in a type that it widens to."""
+    return value.text if same(value.type, kind) and duck(value.type) == duck(kind) else cast(value, kind).text
+
+
+def arithmetic(op: str, left: Value, right: Value) -> Value:
+    """Return `left op right` for + - * / % DIV on numbers.
+
+    Raises:
+        InvalidInputError: a side is no number.
+    """
+    left, right = (_as_number(value, other) for value, other in ((left, right), (right, left)))
+    for value in (left, right):
+        if not is_number(value.type):
+            raise InvalidInputError(f"cannot compute {op}: {value.name or value.text} is {value.type}, not a number.")
+    name = f"({left.name} {op.lower() if op == 'DIV' else op} {right.name})"
+    if isinstance(left.type, FLOATS) or isinstance(right.type, FLOATS):
+        single = isinstance(left.type, t.Float) and isinstance(right.type, (t.Float, t.TinyInt, t.SmallInt))
+        single = single or (isinstance(right.type, t.Float) and isinstance(left.type, (t.TinyInt, t.SmallInt)))
+        kind: t.DataType = t.Float() if single and op != "/" else t.Double()
+        a, b = to(left, kind), to(right, kind)
+        if op == "DIV":
+            raise InvalidInputError("cannot compute DIV of floating point numbers: it divides exact numbers only.")
+        text = {"/": f"_divide({a}, {b})", "%": f"_rest({a}, {b})"}.get(op, f"({a} {op} {b})")
+        return Value(text, kind, name)
+    if isinstance(left.type, t.Decimal) or isinstance(right.type, t.Decimal):
+        return _decimal(op, left, right, name)
+    if op == "/":
+        return Value(f"_divide({to(left, t.Double())}, {to(right, t.Double())})", t.Double(), name)
+    if op == "DIV":
+        return Value(f"_div({to(left, t.BigInt())}, {to(right, t.BigInt())})", t.BigInt(), name)
+    wide = wider_of(left, right)
+    assert wide is not None
+    a, b = to(left, wide), to(right, wide)
+    return Value(f"_rest({a}, {b})" if op == "%" else f"({a} {op} {b})", wide, name)
+
+
+def _as_number(value: Value, other: Value) -> Value:
+    """Return text and NULL as the number that the other side asks for."""
+    if is_null(value.type):
+        kind = other.type if is_number(other.type) else t.Int()
+        return Value(f"CAST(NULL AS {duck(kind)})", kind, value.name or "NULL")
+    if isinstance(value.type, TEXTS) and is_number(other.type):
+        return cast(value, t.BigInt() if isinstance(other.type, WHOLE) else t.Double())
+    return value
+
+
+def _decimal(op: str, left: Value, right: Value, name: str) -> Value:
+    first, second = as_decimal(left), as_decimal(right)
+    whole = max(first.precision - first.scale, second.precision - second.scale)
+    scale = max(first.scale, second.scale)
+    a, b = f"CAST({left.text} AS {duck(first)})", f"CAST({right.text} AS {duck(second)})"
+    match op:
+        case "*":
+            kind = bounded(first.precision + second.precision + 1, first.scale + second.scale)
+            if first.scale + second.scale > 38:
+                raise UnsupportedError("cannot multiply DECIMALs of this scale in this process. Run it on Spark.")
+            return Value(f"CAST({a} * {b} AS {duck(kind)})", kind, name)
+        case "/":
+            scale = max(6, first.scale + second.precision + 1)
+            kind = bounded(first.precision - first.scale + second.scale + scale, scale)
+            shift = kind.scale + second.scale - first.scale
+            numerator, denominator = _unscaled(a, first), _unscaled(b, second)
+            if shift >= 0:
+                numerator = f"({numerator} * {10**shift}::HUGEINT)"
+            else:
+                denominator = f"({denominator} * {10**-shift}::HUGEINT)"
+            return Value(_scaled(f"_quotient({numerator}, {denominator})", kind), kind, name)
+        case "DIV":
+            n, d = (_unscaled(f"CAST({x} AS DECIMAL(38,{scale}))", t.Decimal(38, scale)) for x in (a, b))
+            return Value(f"CAST(_div({n}, {d}) AS BIGINT)", t.BigInt(), name)
+        case "%":
+            kind = bounded(min(first.precision - first.scale, second.precision - second.scale) + scale, scale)
+            wide = duck(bounded(whole + scale, scale))
+            return Value(f"CAST(_rest(CAST({a} AS {wide}), CAST({b} AS {wide})) AS {duck(kind)})", kind, name)
+    kind = bounded(whole + scale + 1, scale)
+    return Value(f"CAST(CAST({a} AS {duck(kind)}) {op} CAST({b} AS {duck(kind)}) AS {duck(kind)})", kind, name)
+
+
+def _unscaled(text: str, kind: t.Decimal) -> str:
+    """Return the digits of a DECIMAL as a whole number."""
+    if kind.scale == 0:
+        return f"CAST({text} AS HUGEINT)"
+    if kind.precision + kind.scale < 38:
+        return f"CAST({text} * {10**kind.scale}::DECIMAL({kind.scale + 1},0) AS HUGEINT)"
+    return f"CAST(replace(CAST({text} AS VARCHAR), '.', '') AS HUGEINT)"
+
+
+def _scaled(text: str, kind: t.Decimal) -> str:
+    """Return a whole number as the DECIMAL with these digits."""
+    if kind.scale == 0:
+        return f"CAST({text} AS {duck(kind)})"
+    unit = "0." + "0" * (kind.scale - 1) + "1"
+    return f"CAST(CAST({text} AS DECIMAL(38,0)) * {unit}::DECIMAL({kind.scale},{kind.scale}) AS {duck(kind)})"
+
+
+def divided(total: str, count: str, given: t.Decimal) -> Value:
+    """Return the average of DECIMALs: their sum divided by their number, with four more digits, as Spark has it."""
+    kind = bounded(given.precision + 4, given.scale + 4)
+    shift = kind.scale - given.scale
+    numerator = f"({_unscaled(f'CAST({total} AS DECIMAL(38,{given.scale}))', t.Decimal(38, given.scale))} * {10**max(shift, 0)}::HUGEINT)"
+    quotient = f"_quotient({numerator}, CAST({count} AS HUGEINT))"
+    return Value(f"CASE WHEN {count} = 0 THEN NULL ELSE {_scaled(quotient, kind)} END", kind)

@@ -1,0 +1,136 @@
+"""DuckDB: runs the text of a bound query over our scans, and tells its errors as ours."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.schema import types as t
+from merganser.schema.arrow import arrow_type
+from merganser.sql.query.bound import BoundQuery, Reference
+from merganser.sql.query.casts import MACROS
+from merganser.sql.query.kinds import is_null
+
+_BATCH: Final = 65_536
+_CANDIDATES: Final = re.compile(r"\n.*", re.DOTALL)
+_OPEN = threading.Lock()
+
+
+@cache
+def _root() -> duckdb.DuckDBPyConnection:
+    """The database of the process: it holds the macros and no rows."""
+    root = duckdb.connect(":memory:")
+    for macro in MACROS:
+        root.execute(macro)
+    return root
+
+
+def run(bound: BoundQuery, *, timeout: float | None = None) -> pa.RecordBatchReader:
+    """Run a query, and return its rows as they are computed.
+
+    Args:
+        timeout: seconds after which it is stopped; None: it may run as long as it takes.
+
+    Raises:
+        InvalidInputError: a value overflows, does not cast, or a division by zero.
+    """
+    with _OPEN:
+        connection = _root().cursor()
+    connection.execute(f"SET TimeZone = '{bound.setting.zone or 'UTC'}'")
+    for reference in bound.references:
+        connection.register(reference.view, _Scanned(reference))
+    timer = None
+    if timeout is not None:
+        timer = threading.Timer(timeout, connection.interrupt)
+        timer.daemon = True
+        timer.start()
+    schema = pa.schema([pa.field(n, _arrow(k)) for n, k in zip(bound.names, bound.types, strict=True)])
+    try:
+        reader = connection.sql(bound.text).to_arrow_reader(_BATCH)
+        first = next(iter(reader), None)  # most errors come before the first rows
+    except (duckdb.Error, pa.ArrowException) as error:
+        connection.close()
+        raise told(error, timeout) from error
+    except BaseException:
+        connection.close()
+        raise
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            if first is not None:
+                yield _conformed(first, schema)
+            for batch in reader:
+                yield _conformed(batch, schema)
+        except (duckdb.Error, pa.ArrowException) as error:
+            raise told(error, timeout) from error
+        finally:
+            if timer is not None:
+                timer.cancel()
+            connection.close()
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _arrow(kind: t.DataType) -> pa.DataType:
+    return pa.null() if is_null(kind) else arrow_type(kind)
+
+
+def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows in the types that merganser hands out."""
+    columns = []
+    for column, wanted in zip(batch.columns, schema, strict=True):
+        if column.type == wanted.type:
+            columns.append(column)
+        elif pa.types.is_null(wanted.type):
+            columns.append(pa.nulls(len(column)))
+        else:
+            columns.append(_moved(column, wanted.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _moved(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_time32(kind) and pa.types.is_time64(column.type):
+        return column.cast(pa.int64()).cast(pa.int64()).cast(pa.time64("us")).cast(kind, safe=False)
+    return column.cast(kind)
+
+
+class _Scanned(ds.InMemoryDataset):  # type: ignore[misc]
+    """A reference to a table as DuckDB reads it: as often as it likes, with its own columns and filters on top."""
+
+    def __init__(self, reference: Reference) -> None:
+        self._reference = reference
+        self._columns = reference.columns or [reference.source.fields[0].name]
+        scan = reference.source.open(self._columns, reference.where, reference.limit)
+        self._scan = scan
+        super().__init__(scan.schema.empty_table())
+
+    def scanner(self, columns: Any = None, filter: Any = None, **more: Any) -> ds.Scanner:
+        """Return a scan; DuckDB asks for columns and a filter, and does not apply the filter again."""
+        reader = self._scan.to_reader()
+        return ds.Scanner.from_batches(reader, columns=columns, filter=filter, use_threads=True)
+
+
+def told(error: Exception, timeout: float | None = None) -> Exception:
+    """Return an error of DuckDB as one of ours, without its own advice."""
+    text = _CANDIDATES.sub("", str(error)).strip()
+    text = re.sub(r"^[A-Za-z ]+ Error: ", "", text)
+    if isinstance(error, duckdb.InterruptException):
+        return InvalidInputError(f"the query was stopped after {timeout:g} s, the limit of 'sql.timeout'." if timeout else "the query was stopped.")
+    if (found := re.search(r'column "([^"]+)" must appear in the GROUP BY clause', str(error))) is not None:
+        return InvalidInputError(
+            f"column '{found[1]}' is neither in GROUP BY nor in an aggregate. Add it to GROUP BY, or use any_value({found[1]}).",
+            column=found[1],
+        )
+    if isinstance(error, duckdb.NotImplementedException):
+        return UnsupportedError(f"cannot run the query in this process: {text} Run the statement on Spark.")
+    if "Overflow" in text or "out of range" in text.lower():
+        return InvalidInputError(f"cannot run the query: overflow. {text}")
+    return InvalidInputError(f"cannot run the query: {text}")

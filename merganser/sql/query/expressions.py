@@ -1,0 +1,677 @@
+"""Expressions: trees of sqlglot -> typed values with text for DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from sqlglot import exp
+
+from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.expr.setting import Setting
+from merganser.expr.tree import Null
+from merganser.options.registry import did_you_mean
+from merganser.schema import types as t
+from merganser.schema.types_text import parse_type
+from merganser.sql.dialect import Queries
+from merganser.sql.query.casts import arithmetic, cast, to
+from merganser.sql.query.functions import (
+    AGGREGATES,
+    SCALARS,
+    WINDOWS,
+    Function,
+    now_functions,
+    part,
+    pattern,
+    row_of,
+    taken,
+)
+from merganser.sql.query.kinds import (
+    MOMENTS,
+    TEXTS,
+    Value,
+    common,
+    duck,
+    is_null,
+    is_number,
+    string,
+    wider_of,
+)
+from merganser.sql.query.scope import Scope, inside
+
+if TYPE_CHECKING:
+    from merganser.sql.query.binder import Bound
+
+_COMPARISONS: Final = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_ARITHMETIC: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.IntDiv: "DIV"}
+_BITS: Final = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "xor"}
+_UNITS: Final = {"YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
+
+
+class Expressions:
+    """Binds expressions in one scope.
+
+    Args:
+        query: binds a subquery in this scope.
+        setting: the time zone and the time.
+    """
+
+    def __init__(self, scope: Scope, query: Callable[[exp.Expression, Scope], Bound], setting: Setting) -> None:
+        self.scope, self.query, self.setting = scope, query, setting
+        self.aggregates = 0
+        self.windows: dict[str, exp.Window] = {}
+        self.in_aggregate = False
+
+    def value(self, node: exp.Expression) -> Value:
+        """Return the value of an expression.
+
+        Raises:
+            InvalidInputError: an unknown name, or types that do not fit.
+            UnsupportedError: something that this process does not compute as Spark does.
+        """
+        found = self._value(node)
+        return found if found.name else found.named(_text(node))
+
+    def condition(self, node: exp.Expression, what: str) -> str:
+        """Return the text of a condition.
+
+        Raises:
+            InvalidInputError: the expression is not BOOLEAN.
+        """
+        value = self.value(node)
+        if not isinstance(value.type, t.Boolean) and not is_null(value.type):
+            raise InvalidInputError(f"{what} must be BOOLEAN: {_text(node)} is {value.type}.")
+        return value.text
+
+    def _value(self, node: exp.Expression) -> Value:
+        match node:
+            case exp.Paren():
+                inner = self.value(node.this)
+                return replace(inner, text=f"({inner.text})")
+            case exp.Alias():
+                return self.value(node.this).named(node.alias)
+            case exp.Column():
+                return self._column(node)
+            case exp.Identifier():
+                return self.scope.column([node.name], "")
+            case exp.Dot():
+                return self._dot(node)
+            case exp.Literal():
+                return _literal(node)
+            case exp.Null():
+                return Value("NULL", Null(), "NULL")
+            case exp.Boolean():
+                return Value("TRUE" if node.this else "FALSE", t.Boolean(), "true" if node.this else "false")
+            case exp.HexString():
+                return Value(f"unhex('{node.this}')", t.VarBinary(), f"X'{node.this.upper()}'")
+            case exp.Neg():
+                return self._negative(node)
+            case exp.Cast() | exp.TryCast():
+                return self._cast(node)
+            case exp.And() | exp.Or():
+                word = "AND" if isinstance(node, exp.And) else "OR"
+                left, right = (self.condition(side, word) for side in (node.left, node.right))
+                return Value(f"({left} {word} {right})", t.Boolean())
+            case exp.Not():
+                return Value(f"(NOT {self.condition(node.this, 'NOT')})", t.Boolean())
+            case exp.Is():
+                return self._is(node)
+            case exp.NullSafeEQ() | exp.NullSafeNEQ():
+                a, b, _ = self._pair(node.left, node.right, "<=>")
+                word = "IS NOT DISTINCT FROM" if isinstance(node, exp.NullSafeEQ) else "IS DISTINCT FROM"
+                return Value(f"({a} {word} {b})", t.Boolean())
+            case exp.Between():
+                low = self._compared(node.this, node.args["low"], ">=")
+                high = self._compared(node.this, node.args["high"], "<=")
+                return Value(f"({low} AND {high})", t.Boolean())
+            case exp.In():
+                return self._in(node)
+            case exp.Like() | exp.ILike():
+                return self._like(node, "\\")
+            case exp.Escape():
+                return self._like(node.this, node.expression.name)
+            case exp.RegexpLike():
+                s = taken(self.value(node.this), "s", "RLIKE").text
+                made = pattern(self.value(node.expression), "RLIKE")
+                return Value(f"regexp_matches({s}, {made})", t.Boolean())
+            case exp.DPipe():
+                return self._call("concat", SCALARS["concat"], [node.left, node.right])
+            case exp.Case():
+                return self._case(node)
+            case exp.If():
+                arguments = [node.this, node.args["true"], node.args.get("false") or exp.Null()]
+                return self._call("if", SCALARS["if"], arguments)
+            case exp.Exists():
+                bound = self.query(node.this, self.scope)
+                return Value(f"EXISTS ({bound.text})", t.Boolean(), "exists()")
+            case exp.Subquery():
+                return self._scalar(node.this if not node.args.get("with_") else node)
+            case exp.Select() | exp.SetOperation():
+                return self._scalar(node)
+            case exp.Bracket():
+                return self._bracket(node)
+            case exp.Array():
+                return self._call("array", SCALARS["array"], node.expressions)
+            case exp.Tuple():
+                return self._call("row", SCALARS["row"], node.expressions)
+            case exp.Extract():
+                return self._extract(node)
+            case exp.Trim():
+                return self._trim(node)
+            case exp.Substring():
+                arguments = [node.this, node.args["start"], *([node.args["length"]] if node.args.get("length") else [])]
+                return self._call("substring", SCALARS["substring"], arguments)
+            case exp.StrPosition():
+                return self._call("position", SCALARS["position"], [node.args["substr"], node.this])
+            case exp.Interval():
+                raise InvalidInputError(f"an interval can be added to a date or a time only: {_text(node)}.")
+            case exp.CurrentDate():
+                return self._now("current_date")
+            case exp.CurrentTimestamp():
+                return self._now("current_timestamp")
+            case exp.Localtimestamp():
+                return self._now("localtimestamp")
+            case exp.Window():
+                return self._window(node)
+            case exp.Filter():
+                return self._filtered(node)
+            case exp.Distinct():
+                raise InvalidInputError("DISTINCT stands inside of an aggregate: count(DISTINCT a).")
+            case exp.Star():
+                raise InvalidInputError("* stands in the list of SELECT and in count(*) only.")
+            case exp.Anonymous():
+                return self._function(node)
+        kind = type(node)
+        if kind in _COMPARISONS:
+            return Value(self._compared(node.left, node.right, _COMPARISONS[kind]), t.Boolean())
+        if kind in _ARITHMETIC:
+            return self._arithmetic(node, _ARITHMETIC[kind])
+        if kind in _BITS:
+            left, right = self.value(node.left), self.value(node.right)
+            wide = wider_of(left, right)
+            if wide is None or not is_number(wide):
+                raise InvalidInputError(f"cannot compute {_text(node)}: the sides are {left.type} and {right.type}.")
+            a, b, sign = to(left, wide), to(right, wide), _BITS[kind]
+            return Value(f"xor({a}, {b})" if sign == "xor" else f"({a} {sign} {b})", wide)
+        if isinstance(node, exp.BitwiseNot):
+            inner = self.value(node.this)
+            return Value(f"(~{inner.text})", inner.type)
+        if isinstance(node, exp.Func):
+            raise UnsupportedError(f"cannot compute {_text(node)} in this process. Run the statement on Spark.")
+        raise UnsupportedError(f"cannot compute {_text(node)} ({kind.__name__}) in this process. Run it on Spark.")
+
+    # names
+
+    def _column(self, node: exp.Column) -> Value:
+        if isinstance(node.this, exp.Star):
+            raise InvalidInputError("* stands in the list of SELECT and in count(*) only.")
+        parts = [item.name for item in node.parts]
+        if len(parts) == 1 and not node.this.args.get("quoted") and parts[0].lower() in ("localtimestamp", "current_timestamp", "current_date"):
+            try:
+                return self.scope.column(parts, "")
+            except InvalidInputError:
+                return self._now(parts[0].lower())
+        return self.scope.column(parts, _place(node))
+
+    def _dot(self, node: exp.Dot) -> Value:
+        parts: list[str] = []
+        base: exp.Expression = node
+        while isinstance(base, exp.Dot):
+            parts.insert(0, base.expression.name)
+            base = base.this
+        if isinstance(base, exp.Column):
+            return self.scope.column([*(item.name for item in base.parts), *parts], "")
+        return inside(self.value(base), parts)
+
+    def _now(self, name: str) -> Value:
+        return now_functions(self.setting)[name].named(f"{name}()")
+
+    # operators
+
+    def _negative(self, node: exp.Neg) -> Value:
+        if isinstance(node.this, exp.Literal) and not node.this.is_string:
+            return _literal(exp.Literal.number("-" + node.this.this))
+        value = taken(self.value(node.this), "n", "-")
+        return Value(f"(-{value.text})", value.type, f"(- {value.name})")
+
+    def _cast(self, node: exp.Cast | exp.TryCast) -> Value:
+        tries = isinstance(node, exp.TryCast)
+        kind = type_of(node.args["to"])
+        inner = self.value(node.this)
+        made = cast(inner, kind, tries=tries)
+        plain = isinstance(node.this, exp.Literal)
+        return made.named(f"{'TRY_' if tries else ''}CAST({inner.name} AS {_spark_type(kind)})" if not plain else _text(node.this) if False else f"CAST({inner.name} AS {_spark_type(kind)})")  # noqa: E501
+
+    def _is(self, node: exp.Is) -> Value:
+        value = self.value(node.this)
+        match node.expression:
+            case exp.Null():
+                return Value(f"({value.text} IS NULL)", t.Boolean(), f"({value.name} IS NULL)")
+            case exp.Boolean() as wanted:
+                test = taken(value, "b", "IS").text
+                return Value(f"({test} IS {'TRUE' if wanted.this else 'FALSE'})", t.Boolean())
+        raise InvalidInputError(f"cannot compute {_text(node)}.")
+
+    def _pair(self, left: exp.Expression, right: exp.Expression, sign: str) -> tuple[str, str, t.DataType]:
+        a, b = self.value(left), self.value(right)
+        wide = wider_of(a, b)
+        if wide is None:
+            raise InvalidInputError(f"cannot compare {a.name} {sign} {b.name}: they are {a.type} and {b.type}. CAST one of them.")
+        if isinstance(wide, t.Map | t.Multiset):
+            raise InvalidInputError(f"cannot compare {a.name} {sign} {b.name}: MAPs do not compare.")
+        return to(a, wide), to(b, wide), wide
+
+    def _compared(self, left: exp.Expression, right: exp.Expression, sign: str) -> str:
+        a, b, _ = self._pair(left, right, sign)
+        return f"({a} {sign} {b})"
+
+    def _arithmetic(self, node: exp.Expression, op: str) -> Value:
+        if isinstance(node.right, exp.Interval) and op in "+-":
+            return self._shifted(node.left, node.right, op)
+        if isinstance(node.left, exp.Interval) and op == "+":
+            return self._shifted(node.right, node.left, op)
+        left, right = self.value(node.left), self.value(node.right)
+        if isinstance(left.type, t.Date) and op == "-" and isinstance(right.type, t.Date):
+            raise UnsupportedError("cannot subtract dates in this process: write datediff(a, b).")
+        if isinstance(left.type, t.Date) and isinstance(right.type, (t.TinyInt, t.SmallInt, t.Int)) and op in "+-":
+            return Value(f"({left.text} {op} {to(right, t.Int())})", t.Date())
+        return arithmetic(op, left, right)
+
+    def _shifted(self, moment: exp.Expression, interval: exp.Interval, op: str) -> Value:
+        value = self.value(moment)
+        if isinstance(value.type, TEXTS):
+            value = cast(value, t.Timestamp(6))
+        if not isinstance(value.type, (t.Date, *MOMENTS)):
+            raise InvalidInputError(f"cannot add an interval to {value.name}: it is {value.type}.")
+        unit = str(interval.args["unit"].name if interval.args.get("unit") else "").upper().rstrip("S")
+        number = interval.this
+        if unit not in _UNITS or number is None:
+            raise UnsupportedError(f"cannot compute {_text(interval)} in this process. Run the statement on Spark.")
+        count = number.name if isinstance(number, exp.Literal) else None
+        if count is None or not count.lstrip("-").isdigit():
+            raise UnsupportedError(f"cannot compute {_text(interval)} in this process. Give a whole number.")
+        kind = value.type
+        if isinstance(kind, t.Date) and unit in ("HOUR", "MINUTE", "SECOND"):
+            value = cast(value, t.Timestamp(6))
+            kind = value.type
+        made = f"({value.text} {op} INTERVAL ({count}) {unit})"
+        return Value(f"CAST({made} AS {duck(kind)})", kind)
+
+    def _in(self, node: exp.In) -> Value:
+        query = node.args.get("query")
+        if query is not None:
+            return self._in_query(node, query)
+        if node.args.get("unnest") is not None:
+            raise UnsupportedError(f"cannot compute {_text(node)} in this process.")
+        item = self.value(node.this)
+        options = [self.value(option) for option in node.expressions]
+        kind = common([item, *options], "compare with IN")
+        return Value(f"({to(item, kind)} IN ({', '.join(to(option, kind) for option in options)}))", t.Boolean())
+
+    def _in_query(self, node: exp.In, query: exp.Expression) -> Value:
+        inner = query.this if isinstance(query, exp.Subquery) else query
+        bound = self.query(inner, self.scope)
+        items = [self.value(item) for item in (node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this])]
+        if len(items) != len(bound.columns):
+            raise InvalidInputError(f"IN compares {len(items)} columns with {len(bound.columns)} of the subquery.")
+        left, right = [], []
+        for position, (item, (name, kind)) in enumerate(zip(items, bound.columns, strict=True)):
+            other = Value(f'_in."{position}"', kind, name)
+            wide = common([item, other], "compare with IN")
+            left.append(to(item, wide))
+            right.append(to(other, wide))
+        names = ", ".join(f'"{i}"' for i in range(len(items)))
+        text = f"SELECT {', '.join(right)} FROM ({bound.text}) AS _in({names})"
+        shown = left[0] if len(left) == 1 else f"({', '.join(left)})"
+        if len(left) > 1:
+            text = f"SELECT ({', '.join(right)}) FROM ({bound.text}) AS _in({names})"
+        return Value(f"({shown} IN ({text}))", t.Boolean())
+
+    def _like(self, node: exp.Expression, escape: str) -> Value:
+        s = taken(self.value(node.this), "s", "LIKE").text
+        made = taken(self.value(node.expression), "s", "LIKE").text
+        word = "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
+        return Value(f"({s} {word} {made} ESCAPE {string(escape)})", t.Boolean())
+
+    def _case(self, node: exp.Case) -> Value:
+        branches = []
+        for branch in node.args["ifs"]:
+            if node.this is not None:
+                test = self._compared(node.this, branch.this, "=")
+            else:
+                test = self.condition(branch.this, "WHEN")
+            branches.append((test, self.value(branch.args["true"])))
+        otherwise = self.value(node.args["default"]) if node.args.get("default") is not None else Value("NULL", Null(), "NULL")
+        kind = common([*(value for _, value in branches), otherwise], "choose with CASE")
+        text = " ".join(f"WHEN {test} THEN {to(value, kind)}" for test, value in branches)
+        return Value(f"CASE {text} ELSE {to(otherwise, kind)} END", kind)
+
+    def _scalar(self, node: exp.Expression) -> Value:
+        bound = self.query(node, self.scope)
+        if len(bound.columns) != 1:
+            raise InvalidInputError(f"a subquery that stands for a value gives one column, not {len(bound.columns)}.")
+        return Value(f"({bound.text})", bound.columns[0][1], "scalarsubquery()")
+
+    def _bracket(self, node: exp.Bracket) -> Value:
+        if isinstance(node.this, exp.Column) and not node.this.table and node.this.name.upper() == "MAP":
+            try:
+                self.scope.column([node.this.name], "")
+            except InvalidInputError:
+                return self._call("map", SCALARS["map"], node.expressions)
+        base = self.value(node.this)
+        index = self.value(node.expressions[0])
+        name = f"{base.name}[{index.name}]"
+        match base.type:
+            case t.Array(element=element):
+                i = taken(index, "i", "[]").text
+                bad = f"error('the index is outside of the ARRAY')"
+                text = (
+                    f"CASE WHEN {i} < 0 OR {i} >= len({base.text}) THEN {bad} ELSE ({base.text})[{i} + 1] END"
+                )
+                return Value(text, element, name)
+            case t.Map(key=key, value=item):
+                return Value(f"({base.text})[{to(index, key)}]", item, name)
+            case t.Row() if index.is_text:
+                return inside(base, [index.text[1:-1].replace("''", "'")])
+        raise InvalidInputError(f"'{base.name}' is {base.type}, and has no elements.")
+
+    def _extract(self, node: exp.Extract) -> Value:
+        unit = node.this.name.lower()
+        names = {"dow": "dayofweek", "doy": "dayofyear", "week": "weekofyear", "dayofweek_iso": "weekday"}
+        if unit not in ("year", "quarter", "month", "day", "hour", "minute", "week", "dow", "doy", "dayofweek", "dayofyear"):
+            raise UnsupportedError(f"cannot compute extract({unit} ...) in this process. Run the statement on Spark.")
+        return part(names.get(unit, unit), self.value(node.expression))
+
+    def _trim(self, node: exp.Trim) -> Value:
+        name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "trim")
+        s = taken(self.value(node.this), "s", name).text
+        characters = self.value(node.expression).text if node.expression is not None else "' '"
+        return Value(f"{name}({s}, {characters})", t.string(), _text(node))
+
+    # functions
+
+    def _function(self, node: exp.Anonymous) -> Value:
+        name = node.name.lower()
+        arguments = node.expressions
+        if name in ("current_timestamp", "now", "current_date", "curdate", "localtimestamp", "current_timezone"):
+            return self._now(name)
+        if name in ("transform", "filter", "exists", "forall", "any_match", "all_match") and arguments and isinstance(arguments[-1], exp.Lambda):
+            return self._lambda(name, arguments)
+        if name in AGGREGATES and not (name in ("first", "last") and False):
+            return self._aggregate(node, None)
+        if name in WINDOWS:
+            raise InvalidInputError(f"{name} needs OVER (...).")
+        if name not in SCALARS:
+            raise self._no_function(name)
+        return self._call(name, SCALARS[name], arguments)
+
+    def _no_function(self, name: str) -> InvalidInputError:
+        known = [*SCALARS, *AGGREGATES, *WINDOWS]
+        return InvalidInputError(
+            f"there is no function '{name}' in this process. {did_you_mean(name, known)} Spark may have it: run the "
+            "statement there."
+        )
+
+    def _call(self, name: str, function: Function, arguments: Sequence[exp.Expression]) -> Value:
+        values = [self.value(argument) for argument in arguments]
+        check_count(name, function, len(values))
+        shown = ", ".join(value.name for value in values)
+        return function.make(values).named(f"{name}({shown})")
+
+    def _lambda(self, name: str, arguments: Sequence[exp.Expression]) -> Value:
+        base = self.value(arguments[0])
+        made = arguments[1]
+        if not isinstance(base.type, t.Array) or len(arguments) != 2:
+            raise InvalidInputError(f"cannot call {name}: {base.name} is {base.type}, not an ARRAY.")
+        parameters = [item.name for item in made.expressions]
+        if len(parameters) != 1:
+            raise UnsupportedError(f"cannot call {name} with two parameters in this process. Run the statement on Spark.")
+        own = f"_{parameters[0]}"
+        scope = Scope(self.scope, local={parameters[0].lower(): Value(f'"{own}"', base.type.element, parameters[0])})
+        inner = Expressions(scope, self.query, self.setting)
+        value = inner.value(made.this)
+        text = f'lambda "{own}": {value.text}'
+        if name == "transform":
+            return Value(f"list_transform({base.text}, {text})", t.Array(element=value.type))
+        if name == "filter":
+            return Value(f"list_filter({base.text}, {text})", base.type)
+        raise UnsupportedError(f"cannot call {name} with a lambda in this process. Run the statement on Spark.")
+
+    def _aggregate(self, node: exp.Anonymous, where: str | None) -> Value:
+        name = node.name.lower()
+        if self.in_aggregate:
+            raise InvalidInputError(f"an aggregate inside of an aggregate: {_text(node)}.")
+        self.aggregates += 1
+        arguments, distinct = node.expressions, False
+        if name == "count" and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
+            text = "count(*)" + (f" FILTER (WHERE {where})" if where else "")
+            return Value(text, t.BigInt(), "count(1)")
+        if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
+            arguments, distinct = arguments[0].expressions, True
+        self.in_aggregate = True
+        values = [self.value(argument) for argument in arguments]
+        self.in_aggregate = False
+        check_count(name, AGGREGATES[name], len(values))
+        if is_null_only(values) and name in ("min", "max"):
+            values = [cast(values[0], t.Int())]
+        shown = ", ".join(value.name for value in values)
+        if distinct and len(values) > 1:
+            known = " AND ".join(f"{value.text} IS NOT NULL" for value in values)
+            row = row_of([str(i) for i in range(len(values))], values).text
+            values = [Value(f"CASE WHEN {known} THEN {row} END", t.Int())]
+        if distinct or where:
+            values = [replace(value, text=f"{value.text}") for value in values]
+        made = AGGREGATES[name].make(values)
+        text = made.text
+        if distinct or where:
+            text = _with_filter(text, values, name, distinct, where)
+        return Value(text, made.type, f"{name}({'DISTINCT ' if distinct else ''}{shown})")
+
+    def _filtered(self, node: exp.Filter) -> Value:
+        if not isinstance(node.this, exp.Anonymous) or node.this.name.lower() not in AGGREGATES:
+            raise InvalidInputError(f"FILTER follows an aggregate: {_text(node)}.")
+        where = self.condition(node.expression.this, "FILTER")
+        return self._aggregate(node.this, where).named(_text(node))
+
+    def _window(self, node: exp.Window) -> Value:
+        call, nulls = node.this, ""
+        if isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
+            nulls = " IGNORE NULLS" if isinstance(call, exp.IgnoreNulls) else ""
+            call = call.this
+        where = None
+        if isinstance(call, exp.Filter):
+            where = self.condition(call.expression.this, "FILTER")
+            call = call.this
+        if not isinstance(call, exp.Anonymous):
+            raise UnsupportedError(f"cannot compute {_text(node)} in this process. Run the statement on Spark.")
+        name = call.name.lower()
+        spec = self._window_spec(node)
+        if name in WINDOWS:
+            values = [self.value(argument) for argument in call.expressions]
+            check_count(name, WINDOWS[name], len(values))
+            made = WINDOWS[name].make(values)
+            if nulls:
+                made = replace(made, text=made.text[:-1] + nulls + ")")
+            return Value(f"CAST({made.text} OVER ({spec}) AS {duck(made.type)})" if is_number(made.type) and name not in ("lag", "lead", "first_value", "last_value", "first", "last", "nth_value") else f"{made.text} OVER ({spec})", made.type, _text(node))
+        if name not in AGGREGATES:
+            raise self._no_function(name)
+        count = self.aggregates
+        made = self._aggregate(call, where)
+        self.aggregates = count
+        return Value(_over(made.text, spec), made.type, _text(node))
+
+    def _window_spec(self, node: exp.Expression) -> str:
+        base = node.args.get("alias")
+        parts = []
+        if base is not None:
+            named = self.windows.get(base.name.lower())
+            if named is None:
+                raise InvalidInputError(f"there is no window '{base.name}'. {did_you_mean(base.name, list(self.windows) or ['none'])}")
+            parts.append(self._window_spec(named))
+        partition = node.args.get("partition_by") or []
+        if partition:
+            parts.append("PARTITION BY " + ", ".join(self.value(item).text for item in partition))
+        order = node.args.get("order")
+        if order is not None:
+            parts.append("ORDER BY " + ", ".join(self.ordered(item) for item in order.expressions))
+        spec = node.args.get("spec")
+        if spec is not None:
+            parts.append(self._frame(spec))
+        return " ".join(parts)
+
+    def _frame(self, spec: exp.WindowSpec) -> str:
+        def bound(which: str) -> str:
+            value, side = spec.args.get(which), spec.args.get(which + "_side") or ""
+            text = value if isinstance(value, str) else self.value(value).text if value is not None else "UNBOUNDED"
+            return f"{text} {side}".strip()
+
+        end = bound("end") if spec.args.get("end") else "CURRENT ROW"
+        return f"{spec.args.get('kind') or 'RANGE'} BETWEEN {bound('start')} AND {end}"
+
+    def ordered(self, node: exp.Expression) -> str:
+        """Return an item of ORDER BY: Spark puts nulls first in ascending order, and last in descending."""
+        item = node.this if isinstance(node, exp.Ordered) else node
+        return self.value(item).text + direction(node)
+
+
+def direction(node: exp.Expression) -> str:
+    """Return the direction of an item of ORDER BY."""
+    descending = bool(isinstance(node, exp.Ordered) and node.args.get("desc"))
+    first = node.args.get("nulls_first") if isinstance(node, exp.Ordered) else None
+    if first is None:
+        first = not descending
+    return f" {'DESC' if descending else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
+
+
+def is_null_only(values: Sequence[Value]) -> bool:
+    """Return whether all values are bare NULLs."""
+    return bool(values) and all(is_null(value.type) for value in values)
+
+
+def check_count(name: str, function: Function, count: int) -> None:
+    """Raise an error if a function is called with too few or too many arguments."""
+    if count < function.least or (function.most is not None and count > function.most):
+        most = function.most
+        takes = "any number of" if most is None else str(most) if most == function.least else f"{function.least} to {most}"
+        raise InvalidInputError(f"cannot call {name} with {count} arguments: it takes {takes}.")
+
+
+def _with_filter(text: str, values: Sequence[Value], name: str, distinct: bool, where: str | None) -> str:
+    """Put DISTINCT and FILTER into the calls of an aggregate."""
+    inner = values[0].text
+    for call in dict.fromkeys((name, *_CALLS)):
+        plain = f"{call}({inner})"
+        made = f"{call}({'DISTINCT ' if distinct else ''}{inner})" + (f" FILTER (WHERE {where})" if where else "")
+        if plain in text:
+            text = text.replace(plain, made)
+    if name in ("sum", "avg") and f"CAST({inner} AS DOUBLE))" in text:
+        made = f"{name}({'DISTINCT ' if distinct else ''}CAST({inner} AS DOUBLE))" + (f" FILTER (WHERE {where})" if where else "")
+        text = text.replace(f"{name}(CAST({inner} AS DOUBLE))", made)
+    if (distinct and "DISTINCT" not in text) or (where and f"FILTER (WHERE {where})" not in text):
+        raise UnsupportedError(f"cannot call {name} with DISTINCT or FILTER in this process. Run the statement on Spark.")
+    return text
+
+
+_CALLS: Final = ("sum", "count", "min", "max", "first", "last", "bool_and", "bool_or", "list")
+
+
+def _over(text: str, spec: str) -> str:
+    """Put OVER behind the calls of an aggregate in a text."""
+    import re
+
+    pattern = re.compile(r"\b(sum|count|min|max|avg|first|last|bool_and|bool_or|list|stddev_samp|stddev_pop|var_samp|var_pop)\(")
+    out, at = "", 0
+    while (found := pattern.search(text, at)) is not None:
+        depth, end = 1, found.end()
+        quote = False
+        while depth:
+            c = text[end]
+            quote = quote != (c == "'")
+            depth += 0 if quote else (c == "(") - (c == ")")
+            end += 1
+        if (more := re.compile(r" FILTER \(WHERE ").match(text, end)) is not None:
+            depth, end = 1, more.end()
+            while depth:
+                c = text[end]
+                depth += (c == "(") - (c == ")")
+                end += 1
+        out += text[at:end] + f" OVER ({spec})"
+        at = end
+    return out + text[at:]
+
+
+def type_of(node: exp.DataType) -> t.DataType:
+    """Return the type that a CAST names."""
+    text = node.sql(dialect=Queries)
+    names = {"TIMESTAMP": "TIMESTAMP", "TIMESTAMP_LTZ": "TIMESTAMP_LTZ"}
+    kind = node.this
+    word = kind.name if hasattr(kind, "name") else str(kind)
+    match word:
+        case "TIMESTAMP" | "TIMESTAMPNTZ" | "DATETIME":
+            return t.Timestamp(6)
+        case "TIMESTAMPLTZ" | "TIMESTAMPTZ":
+            return t.LocalZonedTimestamp(6)
+        case "TIME":
+            return t.Time(3)
+        case "DECIMAL" if not node.expressions:
+            return t.Decimal(10, 0)
+        case "ARRAY":
+            return t.Array(element=type_of(node.expressions[0]))
+        case "MAP":
+            return t.Map(key=type_of(node.expressions[0]), value=type_of(node.expressions[1]))
+        case "STRUCT":
+            fields = []
+            for item in node.expressions:
+                inner = item.args.get("kind") if isinstance(item, exp.ColumnDef) else item
+                fields.append(t.Field(-1, item.name, type_of(inner)))
+            return t.Row(fields=tuple(fields))
+    try:
+        return parse_type(names.get(text, text))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"cannot cast: {error}") from error
+
+
+def _spark_type(kind: t.DataType) -> str:
+    match kind:
+        case t.Timestamp():
+            return "TIMESTAMP_NTZ"
+        case t.LocalZonedTimestamp():
+            return "TIMESTAMP"
+        case t.Decimal():
+            return f"DECIMAL({kind.precision},{kind.scale})"
+    return str(kind)
+
+
+def _literal(node: exp.Literal) -> Value:
+    if node.is_string:
+        return Value(string(node.this), t.string(), node.this, is_text=True)
+    text = node.this
+    if "e" in text.lower():
+        return Value(f"CAST({text} AS DOUBLE)", t.Double(), text)
+    digits = text.lstrip("-")
+    if "." in text:
+        whole, _, decimals = digits.partition(".")
+        whole = whole.lstrip("0")
+        precision, scale = max(len(whole) + len(decimals), 1), len(decimals)
+        if precision > 38:
+            raise InvalidInputError(f"{text} has more than 38 digits.")
+        return Value(f"CAST({text} AS DECIMAL({precision},{scale}))", t.Decimal(precision, scale), text)
+    number = int(text)
+    if -(2**31) <= number < 2**31:
+        return Value(text if number >= 0 else f"({text})", t.Int(), text, digits=len(digits))
+    if -(2**63) <= number < 2**63:
+        return Value(f"CAST({text} AS BIGINT)", t.BigInt(), text, digits=len(digits))
+    if len(digits) > 38:
+        raise InvalidInputError(f"{text} has more than 38 digits.")
+    return Value(f"CAST({text} AS DECIMAL({len(digits)},0))", t.Decimal(len(digits), 0), text)
+
+
+def _text(node: exp.Expression) -> str:
+    """Return an expression as people wrote it."""
+    return str(node.sql(dialect=Queries))[:200]
+
+
+def _place(node: exp.Expression) -> str:
+    line, column = node.meta.get("line"), node.meta.get("col")
+    return "" if line is None else f" (line {line}, column {column})"

@@ -1,0 +1,757 @@
+"""The functions that queries may call in this process: names, arguments, the type in Spark, and the text for DuckDB.
+
+A function that is not here is refused with the nearest name. One that DuckDB has under the same name and computes
+otherwise is written out, or left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.expr.setting import Setting
+from merganser.schema import types as t
+from merganser.sql.query.casts import arithmetic, cast, divided, to
+from merganser.sql.query.kinds import (
+    BYTES,
+    FLOATS,
+    MOMENTS,
+    TEXTS,
+    WHOLE,
+    Value,
+    bounded,
+    common,
+    duck,
+    is_null,
+    is_number,
+    string,
+)
+
+Make = Callable[[list[Value]], Value]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function.
+
+    Attributes:
+        least, most: how many arguments it takes; `most` None: any number.
+        make: the call of checked arguments.
+    """
+
+    least: int
+    most: int | None
+    make: Make
+
+
+_KINDS: Final[dict[str, t.DataType]] = {
+    "s": t.string(), "i": t.Int(), "l": t.BigInt(), "d": t.Double(), "b": t.Boolean(), "D": t.Date(),
+    "T": t.Timestamp(6), "x": t.VarBinary(),
+}  # fmt: skip
+"""Letters for the kinds of arguments; `n` is a number, `a` anything, `m` a date or a moment."""
+
+
+def taken(value: Value, letter: str, what: str) -> Value:
+    """Return an argument as the type that a function takes.
+
+    Raises:
+        InvalidInputError: the type does not fit.
+    """
+    kind = value.type
+    if letter == "a":
+        return value
+    if letter == "n":
+        if is_null(kind):
+            return cast(value, t.Double())
+        if isinstance(kind, TEXTS):
+            return cast(value, t.Double())
+        if not is_number(kind):
+            raise InvalidInputError(f"cannot call {what}: {value.name or value.text} is {kind}, not a number.")
+        return value
+    if letter == "m":
+        if isinstance(kind, (t.Date, *MOMENTS)):
+            return value
+        return cast(value, t.Timestamp(6))
+    wanted = _KINDS[letter]
+    if type(kind) is type(wanted):
+        return value
+    if letter == "T" and isinstance(kind, t.LocalZonedTimestamp):
+        return cast(value, wanted)
+    if letter in "il" and isinstance(kind, (*FLOATS, t.Decimal)):
+        raise InvalidInputError(f"cannot call {what}: {value.name or value.text} is {kind}, not a whole number.")
+    if letter == "b" and not is_null(kind) and not isinstance(kind, TEXTS):
+        raise InvalidInputError(f"cannot call {what}: {value.name or value.text} is {kind}, not BOOLEAN.")
+    return cast(value, wanted)
+
+
+def _text(name: str, letters: str, result: t.DataType | str, text: str, optional: int = 0) -> tuple[str, Function]:
+    """Return a function whose text has the arguments in place of {0}, {1}, ...
+
+    Args:
+        letters: kinds of the arguments; the last `optional` ones may be left out.
+        result: its type, or "0" for that of the first argument.
+    """
+
+    def make(values: list[Value]) -> Value:
+        given = [taken(value, letter, name) for value, letter in zip(values, letters, strict=False)]
+        kind = given[int(result)].type if isinstance(result, str) else result
+        return Value(text.format(*(value.text for value in given)), kind)
+
+    return name, Function(len(letters) - optional, len(letters), make)
+
+
+def _own(name: str, least: int, most: int | None, make: Make) -> tuple[str, Function]:
+    return name, Function(least, most, make)
+
+
+# functions written out
+
+
+def _coalesce(values: list[Value]) -> Value:
+    kind = common(values, "call coalesce")
+    return Value(f"coalesce({', '.join(to(value, kind) for value in values)})", kind)
+
+
+def _extreme(name: str, sign: str) -> Make:
+    def make(values: list[Value]) -> Value:
+        kind = common(values, f"call {name}")
+        return Value(f"{name}({', '.join(to(value, kind) for value in values)})", kind)
+
+    return make
+
+
+def _if(values: list[Value]) -> Value:
+    kind = common(values[1:], "call if")
+    test = taken(values[0], "b", "if")
+    return Value(f"CASE WHEN {test.text} THEN {to(values[1], kind)} ELSE {to(values[2], kind)} END", kind)
+
+
+def _nullif(values: list[Value]) -> Value:
+    kind = common(values, "call nullif")
+    test = f"{to(values[0], kind)} = {to(values[1], kind)}"
+    return Value(f"CASE WHEN {test} THEN NULL ELSE {values[0].text} END", values[0].type)
+
+
+def _nvl2(values: list[Value]) -> Value:
+    kind = common(values[1:], "call nvl2")
+    return Value(f"CASE WHEN {values[0].text} IS NOT NULL THEN {to(values[1], kind)} ELSE {to(values[2], kind)} END", kind)
+
+
+def _concat(values: list[Value]) -> Value:
+    if values and all(isinstance(value.type, t.Array) for value in values):
+        kind = common(values, "call concat")
+        text = values[0].text
+        for value in values[1:]:
+            text = f"list_concat({text}, {to(value, kind)})"
+        nulls = " OR ".join(f"{value.text} IS NULL" for value in values)
+        return Value(f"CASE WHEN {nulls} THEN NULL ELSE {text} END", kind)
+    if values and all(isinstance(value.type, BYTES) for value in values):
+        return Value("(" + " || ".join(value.text for value in values) + ")", t.VarBinary())
+    return Value("(" + " || ".join(taken(value, "s", "concat").text for value in values) + ")", t.string())
+
+
+def _concat_ws(values: list[Value]) -> Value:
+    parts = []
+    for value in values[1:]:
+        if isinstance(value.type, t.Array):
+            raise UnsupportedError("cannot call concat_ws with an ARRAY in this process. Run the statement on Spark.")
+        parts.append(taken(value, "s", "concat_ws").text)
+    separator = taken(values[0], "s", "concat_ws").text
+    return Value(f"concat_ws({', '.join([separator, *parts])})", t.string())
+
+
+def _round(values: list[Value]) -> Value:
+    value = taken(values[0], "n", "round")
+    digits = 0
+    if len(values) > 1:
+        text = values[1].text.strip("()")
+        if not text.lstrip("-").isdigit():
+            raise UnsupportedError("cannot call round with digits that are no literal in this process.")
+        digits = int(text)
+    kind = value.type
+    if isinstance(kind, t.Decimal):
+        scale = min(max(digits, 0), kind.scale)
+        whole = kind.precision - kind.scale
+        made = bounded(whole + scale + (1 if scale < kind.scale or digits < 0 else 0), scale)
+        if digits < 0:
+            unit = 10**-digits
+            quotient = arithmetic("/", value, Value(str(unit), t.BigInt(), digits=len(str(unit))))
+            rounded = f"round({quotient.text}, 0)"
+            return Value(f"CAST({rounded} * {unit} AS {duck(made)})", made)
+        return Value(f"CAST({value.text} AS {duck(made)})", made)
+    if isinstance(kind, WHOLE):
+        if digits >= 0:
+            return value
+        unit = 10**-digits
+        wide = f"CAST({value.text} AS HUGEINT)"
+        return Value(f"CAST(_quotient({wide}, {unit}::HUGEINT) * {unit} AS {duck(kind)})", kind)
+    if digits <= 0:
+        text = f"(sign({value.text}) * floor(abs({value.text}) / {10**-digits} + 0.5) * {10**-digits})"
+        return Value(f"CASE WHEN isfinite({value.text}) THEN {text} ELSE {value.text} END", kind)
+    exact = f"CAST(CAST({value.text} AS VARCHAR) AS DECIMAL(38,{digits}))"
+    finite = f"isfinite({value.text}) AND abs({value.text}) < 1e{37 - digits} AND abs({value.text}) > 1e-15"
+    return Value(f"CASE WHEN {finite} THEN CAST({exact} AS {duck(kind)}) WHEN abs({value.text}) <= 1e-15 THEN 0 ELSE {value.text} END", kind)
+
+
+def _whole(name: str) -> Make:
+    def make(values: list[Value]) -> Value:
+        value = taken(values[0], "n", name)
+        kind = value.type
+        if isinstance(kind, WHOLE):
+            return Value(value.text, t.BigInt()) if not isinstance(kind, t.BigInt) else value
+        if isinstance(kind, t.Decimal):
+            made = bounded(kind.precision - kind.scale + 1, 0)
+            return Value(f"CAST({name}({value.text}) AS {duck(made)})", made)
+        return Value(f"CAST({name}({value.text}) AS BIGINT)", t.BigInt())
+
+    return make
+
+
+def _same_number(name: str) -> Make:
+    def make(values: list[Value]) -> Value:
+        value = taken(values[0], "n", name)
+        return Value(f"{name}({value.text})", value.type)
+
+    return make
+
+
+def _mod(values: list[Value]) -> Value:
+    return arithmetic("%", values[0], values[1])
+
+
+def _pmod(values: list[Value]) -> Value:
+    rest = arithmetic("%", values[0], values[1])
+    again = arithmetic("%", arithmetic("+", rest, values[1]), values[1])
+    return Value(f"CASE WHEN {rest.text} < 0 THEN {to(again, rest.type)} ELSE {rest.text} END", rest.type)
+
+
+def _length(values: list[Value]) -> Value:
+    if isinstance(values[0].type, BYTES):
+        return Value(f"CAST(octet_length({values[0].text}) AS INTEGER)", t.Int())
+    return Value(f"CAST(length({taken(values[0], 's', 'length').text}) AS INTEGER)", t.Int())
+
+
+def _substring(values: list[Value]) -> Value:
+    s = taken(values[0], "s", "substring").text
+    start = taken(values[1], "i", "substring").text
+    first = f"CASE WHEN {start} > 0 THEN {start} WHEN {start} = 0 THEN 1 ELSE length({s}) + {start} + 1 END"
+    if len(values) < 3:
+        return Value(f"substring({s}, greatest({first}, 1))", t.string())
+    length = taken(values[2], "i", "substring").text
+    # what lies before the first character counts into the length
+    end = f"(CASE WHEN {start} > 0 THEN {start} WHEN {start} = 0 THEN 1 ELSE length({s}) + {start} + 1 END + {length})"
+    return Value(
+        f"CASE WHEN {length} <= 0 OR {end} <= 1 THEN CASE WHEN {s} IS NULL THEN NULL ELSE '' END "
+        f"ELSE substring({s}, greatest({first}, 1), {end} - greatest({first}, 1)) END",
+        t.string(),
+    )
+
+
+def _pad(name: str) -> Make:
+    def make(values: list[Value]) -> Value:
+        s, n = taken(values[0], "s", name).text, taken(values[1], "i", name).text
+        fill = taken(values[2], "s", name).text if len(values) > 2 else "' '"
+        return Value(f"{name}({s}, CAST(greatest({n}, 0) AS INTEGER), {fill})", t.string())
+
+    return make
+
+
+def _trim(name: str) -> Make:
+    def make(values: list[Value]) -> Value:
+        if len(values) == 2:  # trim(characters, text)
+            return Value(f"{name}({taken(values[1], 's', name).text}, {taken(values[0], 's', name).text})", t.string())
+        return Value(f"{name}({taken(values[0], 's', name).text}, ' ')", t.string())
+
+    return make
+
+
+def _literal_text(value: Value, what: str) -> str:
+    if not value.is_text:
+        raise UnsupportedError(f"cannot call {what} with a pattern that is no literal in this process.")
+    return value.text[1:-1].replace("''", "'")
+
+
+_UNLIKE: Final = ("(?<", "(?=", "(?!", "(?>", "\\G", "\\Z", "*+", "++", "?+", "\\h", "\\R", "&&", "\\k")
+
+
+def pattern(value: Value, what: str) -> str:
+    """Return a regular expression of Java as one of RE2.
+
+    Raises:
+        UnsupportedError: it is no literal, or RE2 lacks or reads otherwise a part of it.
+    """
+    text = _literal_text(value, what)
+    for part in (*_UNLIKE, *(f"\\{n}" for n in range(1, 10))):
+        if part in text:
+            raise UnsupportedError(
+                f"cannot call {what} with the pattern '{text}' in this process: it has '{part}'. Run the statement on Spark."
+            )
+    return string(text)
+
+
+def _split(values: list[Value]) -> Value:
+    if len(values) > 2:
+        raise UnsupportedError("cannot call split with a limit in this process. Run the statement on Spark.")
+    s, made = taken(values[0], "s", "split").text, pattern(values[1], "split")
+    return Value(f"regexp_split_to_array({s}, {made})", t.Array(element=t.string()))
+
+
+def _regexp_replace(values: list[Value]) -> Value:
+    s = taken(values[0], "s", "regexp_replace").text
+    replacement = _literal_text(values[2], "regexp_replace")
+    if "\\" in replacement:
+        raise UnsupportedError("cannot call regexp_replace with a backslash in the replacement in this process.")
+    text, at = "", 0
+    while at < len(replacement):
+        if replacement[at] == "$" and replacement[at + 1 : at + 2].isdigit():
+            text += "\\" + replacement[at + 1]
+            at += 2
+        else:
+            text += replacement[at]
+            at += 1
+    return Value(f"regexp_replace({s}, {pattern(values[1], 'regexp_replace')}, {string(text)}, 'g')", t.string())
+
+
+def _regexp_extract(values: list[Value]) -> Value:
+    group = values[2].text if len(values) > 2 else "1"
+    s = taken(values[0], "s", "regexp_extract").text
+    return Value(f"regexp_extract({s}, {pattern(values[1], 'regexp_extract')}, {group})", t.string())
+
+
+_FORMATS: Final = {
+    "yyyy": "%Y", "yy": "%y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S", "M": "%-m", "d": "%-d",
+    "H": "%-H", "SSS": "%g", "SSSSSS": "%f", "EEEE": "%A", "E": "%a", "EEE": "%a", "MMM": "%b", "MMMM": "%B",
+    "hh": "%I", "h": "%-I", "a": "%p", "y": "%Y", "D": "%-j", "DDD": "%j",
+}  # fmt: skip
+
+
+def time_format(value: Value, what: str) -> str:
+    """Return a pattern of Java's DateTimeFormatter as one of strftime.
+
+    Raises:
+        UnsupportedError: it has a letter that strftime lacks.
+    """
+    text, made, at = _literal_text(value, what), "", 0
+    while at < len(text):
+        c = text[at]
+        if c == "'":
+            end = text.find("'", at + 1)
+            made += text[at + 1 : end].replace("%", "%%") or "'"
+            at = end + 1
+        elif c.isalpha():
+            end = at
+            while end < len(text) and text[end] == c:
+                end += 1
+            if text[at:end] not in _FORMATS:
+                raise UnsupportedError(f"cannot call {what} with '{text[at:end]}' in this process. Run it on Spark.")
+            made += _FORMATS[text[at:end]]
+            at = end
+        else:
+            made += c.replace("%", "%%")
+            at += 1
+    return string(made)
+
+
+def _date_format(values: list[Value]) -> Value:
+    moment = cast(taken(values[0], "m", "date_format"), t.Timestamp(6))
+    return Value(f"strftime({moment.text}, {time_format(values[1], 'date_format')})", t.string())
+
+
+def _to_date(values: list[Value]) -> Value:
+    if len(values) == 1:
+        return cast(values[0], t.Date())
+    s = taken(values[0], "s", "to_date").text
+    return Value(f"CAST(strptime({s}, {time_format(values[1], 'to_date')}) AS DATE)", t.Date())
+
+
+def _to_timestamp(zone: bool) -> Make:
+    kind: t.DataType = t.LocalZonedTimestamp(6) if zone else t.Timestamp(6)
+
+    def make(values: list[Value]) -> Value:
+        if len(values) == 1:
+            return cast(values[0], kind)
+        s = taken(values[0], "s", "to_timestamp").text
+        made = f"strptime({s}, {time_format(values[1], 'to_timestamp')})"
+        return cast(Value(made, t.Timestamp(6)), kind)
+
+    return make
+
+
+def _days(sign: str) -> Make:
+    def make(values: list[Value]) -> Value:
+        day, n = taken(values[0], "D", "date_add"), taken(values[1], "i", "date_add")
+        return Value(f"({day.text} {sign} {n.text})", t.Date())
+
+    return make
+
+
+def _add_months(values: list[Value]) -> Value:
+    day, n = taken(values[0], "D", "add_months"), taken(values[1], "i", "add_months")
+    return Value(f"CAST({day.text} + to_months({n.text}) AS DATE)", t.Date())
+
+
+_UNITS: Final = {
+    "YEAR": "year", "YYYY": "year", "YY": "year", "QUARTER": "quarter", "MONTH": "month", "MON": "month", "MM": "month",
+    "WEEK": "week", "DAY": "day", "DD": "day", "HOUR": "hour", "MINUTE": "minute", "SECOND": "second",
+    "MILLISECOND": "millisecond", "MICROSECOND": "microsecond",
+}  # fmt: skip
+
+
+def _date_trunc(values: list[Value]) -> Value:
+    unit = _UNITS.get(_literal_text(values[0], "date_trunc").upper())
+    if unit is None:
+        raise InvalidInputError(f"cannot call date_trunc: {values[0].text} is no unit.")
+    moment = values[1] if isinstance(values[1].type, MOMENTS) else cast(values[1], t.LocalZonedTimestamp(6))
+    return Value(f"CAST(date_trunc('{unit}', {moment.text}) AS {duck(moment.type)})", moment.type)
+
+
+def _trunc(values: list[Value]) -> Value:
+    unit = _UNITS.get(_literal_text(values[1], "trunc").upper())
+    if unit not in ("year", "quarter", "month", "week"):
+        raise InvalidInputError(f"cannot call trunc: {values[1].text} is no unit of dates.")
+    return Value(f"CAST(date_trunc('{unit}', {taken(values[0], 'D', 'trunc').text}) AS DATE)", t.Date())
+
+
+def part(name: str, value: Value) -> Value:
+    """Return a part of a date or a moment, such as year."""
+    moment = cast(value, t.Timestamp(6)) if isinstance(value.type, t.LocalZonedTimestamp) else taken(value, "m", name)
+    names = {"dayofmonth": "day", "weekofyear": "week", "dayofyear": "dayofyear"}
+    if name == "dayofweek":
+        return Value(f"CAST(dayofweek({moment.text}) + 1 AS INTEGER)", t.Int())
+    if name == "weekday":
+        return Value(f"CAST(isodow({moment.text}) - 1 AS INTEGER)", t.Int())
+    if name in ("hour", "minute", "second") and isinstance(moment.type, t.Date):
+        moment = cast(moment, t.Timestamp(6))
+    return Value(f"CAST({names.get(name, name)}({moment.text}) AS INTEGER)", t.Int())
+
+
+def _size(values: list[Value]) -> Value:
+    if isinstance(values[0].type, t.Map | t.Multiset):
+        return Value(f"CAST(cardinality({values[0].text}) AS INTEGER)", t.Int())
+    if not isinstance(values[0].type, t.Array):
+        raise InvalidInputError(f"cannot call size: {values[0].name} is {values[0].type}, not an ARRAY or a MAP.")
+    return Value(f"CAST(len({values[0].text}) AS INTEGER)", t.Int())
+
+
+def _array(values: list[Value]) -> Value:
+    kind = common(values, "make an ARRAY")
+    return Value("[" + ", ".join(to(value, kind) for value in values) + "]", t.Array(element=kind))
+
+
+def _map(values: list[Value]) -> Value:
+    if len(values) % 2:
+        raise InvalidInputError("cannot make a MAP: give keys and values in turns.")
+    key, item = common(values[::2], "make a MAP"), common(values[1::2], "make a MAP")
+    keys = ", ".join(to(value, key) for value in values[::2])
+    items = ", ".join(to(value, item) for value in values[1::2])
+    return Value(f"MAP([{keys}], [{items}])" if values else "MAP {}", t.Map(key=key, value=item))
+
+
+def row_of(names: Sequence[str], values: Sequence[Value]) -> Value:
+    """Return a ROW of values."""
+    inner = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}": {v.text}' for name, v in zip(names, values, strict=True))
+    fields = tuple(t.Field(-1, name, value.type) for name, value in zip(names, values, strict=True))
+    return Value("{" + inner + "}", t.Row(fields=fields))
+
+
+def _named_struct(values: list[Value]) -> Value:
+    names = [_literal_text(value, "named_struct") for value in values[::2]]
+    return row_of(names, values[1::2])
+
+
+def _row(values: list[Value]) -> Value:
+    return row_of([f"col{i}" for i in range(1, len(values) + 1)], values)
+
+
+def _struct(values: list[Value]) -> Value:
+    simple = [value.name if value.name.isidentifier() else f"col{i}" for i, value in enumerate(values, 1)]
+    return row_of(simple, values)
+
+
+def _element(value: Value, what: str) -> t.DataType:
+    if not isinstance(value.type, t.Array):
+        raise InvalidInputError(f"cannot call {what}: {value.name or value.text} is {value.type}, not an ARRAY.")
+    return value.type.element
+
+
+def _array_contains(values: list[Value]) -> Value:
+    kind = _element(values[0], "array_contains")
+    a, x = values[0].text, to(values[1], kind)
+    found = f"list_contains({a}, {x})"
+    unknown = f"len(list_filter({a}, lambda _e: _e IS NULL)) > 0"
+    return Value(f"CASE WHEN {found} THEN TRUE WHEN {unknown} THEN NULL ELSE {found} END", t.Boolean())
+
+
+def _of_array(name: str, text: str, result: str = "same") -> tuple[str, Function]:
+    def make(values: list[Value]) -> Value:
+        kind = _element(values[0], name)
+        made = {"same": values[0].type, "element": kind, "int": t.Int()}[result]
+        return Value(text.format(*(value.text for value in values)), made)
+
+    return name, Function(text.count("{"), text.count("{"), make)
+
+
+def _map_part(name: str, text: str) -> tuple[str, Function]:
+    def make(values: list[Value]) -> Value:
+        kind = values[0].type
+        if not isinstance(kind, t.Map):
+            raise InvalidInputError(f"cannot call {name}: {values[0].name or values[0].text} is {kind}, not a MAP.")
+        return Value(text.format(values[0].text), t.Array(element=kind.key if name == "map_keys" else kind.value))
+
+    return name, Function(1, 1, make)
+
+
+def _hex(values: list[Value]) -> Value:
+    value = values[0]
+    if isinstance(value.type, WHOLE):
+        return Value(f"printf('%X', CAST({value.text} AS BIGINT))", t.string())
+    return Value(f"hex({value.text})", t.string())
+
+
+def _typeof(values: list[Value]) -> Value:
+    raise UnsupportedError("cannot call typeof in this process. Run the statement on Spark.")
+
+
+def _power(values: list[Value]) -> Value:
+    a, b = (cast(taken(value, "n", "power"), t.Double()).text for value in values)
+    return Value(f"pow({a}, {b})", t.Double())
+
+
+def _log(values: list[Value]) -> Value:
+    numbers = [cast(taken(value, "n", "log"), t.Double()).text for value in values]
+    if len(numbers) == 1:
+        return Value(f"CASE WHEN {numbers[0]} <= 0 THEN NULL ELSE ln({numbers[0]}) END", t.Double())
+    return Value(
+        f"CASE WHEN {numbers[0]} <= 0 OR {numbers[1]} <= 0 THEN NULL ELSE ln({numbers[1]}) / ln({numbers[0]}) END", t.Double()
+    )
+
+
+def _guarded(name: str, bad: str) -> tuple[str, Function]:
+    def make(values: list[Value]) -> Value:
+        x = cast(taken(values[0], "n", name), t.Double()).text
+        return Value(f"CASE WHEN {bad.format(x)} THEN NULL ELSE {name}({x}) END", t.Double())
+
+    return name, Function(1, 1, make)
+
+
+def _sqrt(values: list[Value]) -> Value:
+    x = cast(taken(values[0], "n", "sqrt"), t.Double()).text
+    return Value(f"CASE WHEN {x} < 0 THEN CAST('NaN' AS DOUBLE) ELSE sqrt({x}) END", t.Double())
+
+
+def _real(name: str) -> tuple[str, Function]:
+    def make(values: list[Value]) -> Value:
+        return Value(f"{name}({cast(taken(values[0], 'n', name), t.Double()).text})", t.Double())
+
+    return name, Function(1, 1, make)
+
+
+def _sign(values: list[Value]) -> Value:
+    x = cast(taken(values[0], "n", "sign"), t.Double()).text
+    return Value(f"CAST(sign({x}) AS DOUBLE)", t.Double())
+
+
+def _isnull(text: str) -> Make:
+    return lambda values: Value(text.format(values[0].text), t.Boolean())
+
+
+def _months_between(values: list[Value]) -> Value:
+    raise UnsupportedError("cannot call months_between in this process. Run the statement on Spark.")
+
+
+def _search(name: str) -> tuple[str, Function]:
+    return _text(name, "ss", t.Boolean(), {"startswith": "starts_with", "endswith": "ends_with"}.get(name, name) + "({0}, {1})")
+
+
+SCALARS: Final[dict[str, Function]] = dict([
+    _own("coalesce", 1, None, _coalesce), _own("nvl", 2, 2, _coalesce), _own("ifnull", 2, 2, _coalesce),
+    _own("if", 3, 3, _if), _own("nullif", 2, 2, _nullif), _own("nvl2", 3, 3, _nvl2),
+    _own("greatest", 2, None, _extreme("greatest", ">")), _own("least", 2, None, _extreme("least", "<")),
+    _own("isnull", 1, 1, _isnull("({0} IS NULL)")), _own("isnotnull", 1, 1, _isnull("({0} IS NOT NULL)")),
+    _text("isnan", "d", t.Boolean(), "coalesce(isnan({0}), FALSE)"),
+    # text
+    _text("upper", "s", t.string(), "upper({0})"), _text("ucase", "s", t.string(), "upper({0})"),
+    _text("lower", "s", t.string(), "lower({0})"), _text("lcase", "s", t.string(), "lower({0})"),
+    _own("length", 1, 1, _length), _own("len", 1, 1, _length),
+    _own("char_length", 1, 1, _length), _own("character_length", 1, 1, _length),
+    _own("substring", 2, 3, _substring), _own("substr", 2, 3, _substring),
+    _own("concat", 0, None, _concat), _own("concat_ws", 1, None, _concat_ws),
+    _own("trim", 1, 1, _trim("trim")), _own("btrim", 1, 1, _trim("trim")),
+    _own("ltrim", 1, 2, _trim("ltrim")), _own("rtrim", 1, 2, _trim("rtrim")),
+    _text("replace", "sss", t.string(), "CASE WHEN {1} = '' THEN {0} ELSE replace({0}, {1}, {2}) END"),
+    _own("lpad", 2, 3, _pad("lpad")), _own("rpad", 2, 3, _pad("rpad")),
+    _text("instr", "ss", t.Int(), "CAST(instr({0}, {1}) AS INTEGER)"),
+    _text("locate", "ss", t.Int(), "CAST(instr({1}, {0}) AS INTEGER)"),
+    _text("position", "ss", t.Int(), "CAST(instr({1}, {0}) AS INTEGER)"),
+    _text("left", "si", t.string(), "CASE WHEN {1} <= 0 THEN '' ELSE left({0}, {1}) END"),
+    _text("right", "si", t.string(), "CASE WHEN {1} <= 0 THEN '' ELSE right({0}, {1}) END"),
+    _text("reverse", "s", t.string(), "reverse({0})"),
+    _text("repeat", "si", t.string(), "CASE WHEN {1} <= 0 THEN '' ELSE repeat({0}, {1}) END"),
+    _text("ascii", "s", t.Int(), "CASE WHEN {0} = '' THEN 0 ELSE CAST(ord({0}) AS INTEGER) END"),
+    _text("initcap", "s", t.string(), "array_to_string(list_transform(string_split(lower({0}), ' '), "
+          "lambda _w: upper(_w[1:1]) || _w[2:]), ' ')"),
+    _search("startswith"), _search("endswith"), _search("contains"),
+    _own("split", 2, 3, _split), _own("regexp_replace", 3, 3, _regexp_replace),
+    _own("regexp_extract", 2, 3, _regexp_extract),
+    _text("translate", "sss", t.string(), "translate({0}, {1}, {2})"),
+    _text("space", "i", t.string(), "repeat(' ', greatest({0}, 0))"),
+    _text("split_part", "ssi", t.string(), "split_part({0}, {1}, {2})"),
+    _text("levenshtein", "ss", t.Int(), "CAST(levenshtein({0}, {1}) AS INTEGER)"),
+    _text("md5", "x", t.string(), "md5({0})"), _text("sha2", "xi", t.string(), "sha256({0})"),
+    _own("hex", 1, 1, _hex), _text("unhex", "s", t.VarBinary(), "unhex({0})"),
+    _text("base64", "x", t.string(), "base64({0})"), _text("unbase64", "s", t.VarBinary(), "from_base64({0})"),
+    _text("octet_length", "s", t.Int(), "CAST(strlen({0}) AS INTEGER)"),
+    _text("bit_length", "s", t.Int(), "CAST(strlen({0}) * 8 AS INTEGER)"),
+    _text("chr", "l", t.string(), "chr(CAST({0} % 256 AS INTEGER))"),
+    # numbers
+    _own("abs", 1, 1, _same_number("abs")), _own("negative", 1, 1, lambda v: Value(f"(-{v[0].text})", v[0].type)),
+    _own("positive", 1, 1, lambda v: v[0]),
+    _own("round", 1, 2, _round), _own("floor", 1, 1, _whole("floor")), _own("ceil", 1, 1, _whole("ceil")),
+    _own("ceiling", 1, 1, _whole("ceil")), _own("mod", 2, 2, _mod), _own("pmod", 2, 2, _pmod),
+    _own("power", 2, 2, _power), _own("pow", 2, 2, _power), _own("sqrt", 1, 1, _sqrt), _own("sign", 1, 1, _sign),
+    _own("signum", 1, 1, _sign), _real("exp"), _real("sin"), _real("cos"), _real("tan"), _real("atan"), _real("cbrt"),
+    _real("degrees"), _real("radians"), _guarded("ln", "{0} <= 0"), _guarded("log2", "{0} <= 0"),
+    _guarded("log10", "{0} <= 0"), _own("log", 1, 2, _log), _text("pi", "", t.Double(), "pi()"),
+    _text("e", "", t.Double(), "exp(1.0::DOUBLE)"), _text("factorial", "i", t.BigInt(), "CAST(factorial({0}) AS BIGINT)"),
+    _text("bit_count", "l", t.Int(), "CAST(bit_count({0}) AS INTEGER)"),
+    # dates and times
+    _own("to_date", 1, 2, _to_date), _own("date", 1, 1, _to_date), _own("to_timestamp", 1, 2, _to_timestamp(True)),
+    _own("to_timestamp_ltz", 1, 2, _to_timestamp(True)), _own("to_timestamp_ntz", 1, 2, _to_timestamp(False)),
+    _own("date_add", 2, 2, _days("+")), _own("dateadd", 2, 2, _days("+")), _own("date_sub", 2, 2, _days("-")),
+    _text("datediff", "DD", t.Int(), "CAST(({0} - {1}) AS INTEGER)"),
+    _text("date_diff", "DD", t.Int(), "CAST(({0} - {1}) AS INTEGER)"),
+    _own("add_months", 2, 2, _add_months), _text("last_day", "D", t.Date(), "last_day({0})"),
+    _text("make_date", "iii", t.Date(), "make_date({0}, {1}, {2})"),
+    _own("date_trunc", 2, 2, _date_trunc), _own("trunc", 2, 2, _trunc), _own("date_format", 2, 2, _date_format),
+    _text("unix_date", "D", t.Int(), "CAST(({0} - DATE '1970-01-01') AS INTEGER)"),
+    _text("date_from_unix_date", "i", t.Date(), "(DATE '1970-01-01' + {0})"),
+    _text("monthname", "D", t.string(), "strftime({0}, '%b')"), _text("dayname", "D", t.string(), "strftime({0}, '%a')"),
+    *(
+        _own(name, 1, 1, lambda v, name=name: part(name, v[0]))  # type: ignore[misc]
+        for name in (
+            "year", "quarter", "month", "day", "dayofmonth", "dayofweek", "weekday", "dayofyear", "weekofyear", "hour",
+            "minute", "second",
+        )
+    ),
+    # arrays, maps, rows
+    _own("size", 1, 1, _size), _own("cardinality", 1, 1, _size), _own("array_size", 1, 1, _size),
+    _own("array", 0, None, _array), _own("map", 0, None, _map), _own("named_struct", 2, None, _named_struct),
+    _own("struct", 1, None, _struct), _own("row", 1, None, _row),
+    _own("array_contains", 2, 2, _array_contains), _of_array("array_distinct", "list_distinct({0})"),
+    _of_array("array_max", "list_max({0})", "element"), _of_array("array_min", "list_min({0})", "element"),
+    _of_array("array_reverse", "list_reverse({0})"),
+    _of_array("array_append", "list_append({0}, {1})"), _of_array("array_prepend", "list_prepend({1}, {0})"),
+    _of_array("array_compact", "list_filter({0}, lambda _e: _e IS NOT NULL)"),
+    _of_array("array_join", "array_to_string({0}, {1})", "same"),
+    _map_part("map_keys", "map_keys({0})"), _map_part("map_values", "map_values({0})"),
+])  # fmt: skip
+"""Functions of one row."""
+SCALARS["array_join"] = Function(
+    2, 2, lambda v: Value(f"array_to_string({v[0].text}, {taken(v[1], 's', 'array_join').text})", t.string())
+)
+
+
+# aggregates
+
+
+def _sum(values: list[Value]) -> Value:
+    value = taken(values[0], "n", "sum")
+    kind = value.type
+    if isinstance(kind, WHOLE):
+        return Value(f"CAST(sum({value.text}) AS BIGINT)", t.BigInt())
+    if isinstance(kind, t.Decimal):
+        made = bounded(kind.precision + 10, kind.scale)
+        return Value(f"CAST(sum({value.text}) AS {duck(made)})", made)
+    return Value(f"sum({to(value, t.Double())})", t.Double())
+
+
+def _avg(values: list[Value]) -> Value:
+    value = taken(values[0], "n", "avg")
+    if isinstance(value.type, t.Decimal):
+        return divided(f"sum({value.text})", f"count({value.text})", value.type)
+    return Value(f"avg({to(value, t.Double())})", t.Double())
+
+
+def _peak(name: str) -> Make:
+    return lambda values: Value(f"{name}({values[0].text})", values[0].type)
+
+
+def _count(values: list[Value]) -> Value:
+    if len(values) == 1:
+        return Value(f"count({values[0].text})", t.BigInt())
+    known = " AND ".join(f"{value.text} IS NOT NULL" for value in values)
+    return Value(f"count(CASE WHEN {known} THEN 1 END)", t.BigInt())
+
+
+def _count_if(values: list[Value]) -> Value:
+    return Value(f"count(CASE WHEN {taken(values[0], 'b', 'count_if').text} THEN 1 END)", t.BigInt())
+
+
+def _spread(name: str) -> tuple[str, Function]:
+    theirs = {"stddev": "stddev_samp", "variance": "var_samp", "std": "stddev_samp"}.get(name, name)
+
+    def make(values: list[Value]) -> Value:
+        return Value(f"{theirs}({cast(taken(values[0], 'n', name), t.Double()).text})", t.Double())
+
+    return name, Function(1, 1, make)
+
+
+def _collect(text: str) -> Make:
+    return lambda values: Value(text.format(values[0].text), t.Array(element=values[0].type))
+
+
+def _by(name: str) -> Make:
+    return lambda values: Value(f"{name}({values[0].text}, {values[1].text})", values[0].type)
+
+
+AGGREGATES: Final[dict[str, Function]] = dict([
+    _own("count", 1, None, _count), _own("sum", 1, 1, _sum), _own("avg", 1, 1, _avg), _own("mean", 1, 1, _avg),
+    _own("min", 1, 1, _peak("min")), _own("max", 1, 1, _peak("max")), _own("any_value", 1, 1, _peak("first")),
+    _own("first", 1, 1, _peak("first")), _own("last", 1, 1, _peak("last")),
+    _text("bool_and", "b", t.Boolean(), "bool_and({0})"), _text("every", "b", t.Boolean(), "bool_and({0})"),
+    _text("bool_or", "b", t.Boolean(), "bool_or({0})"), _text("some", "b", t.Boolean(), "bool_or({0})"),
+    _text("any", "b", t.Boolean(), "bool_or({0})"), _own("count_if", 1, 1, _count_if),
+    *(_spread(name) for name in ("stddev", "std", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop")),
+    _own("collect_list", 1, 1, _collect("coalesce(list({0}) FILTER (WHERE {0} IS NOT NULL), [])")),
+    _own("array_agg", 1, 1, _collect("coalesce(list({0}) FILTER (WHERE {0} IS NOT NULL), [])")),
+    _own("collect_set", 1, 1, _collect("coalesce(list(DISTINCT {0}) FILTER (WHERE {0} IS NOT NULL), [])")),
+    _own("max_by", 2, 2, _by("max_by")), _own("min_by", 2, 2, _by("min_by")),
+    _text("median", "d", t.Double(), "median({0})"),
+    _text("corr", "dd", t.Double(), "corr({0}, {1})"),
+])  # fmt: skip
+"""Functions of the rows of a group."""
+
+WINDOWS: Final[dict[str, Function]] = dict([
+    _text("row_number", "", t.Int(), "row_number()"), _text("rank", "", t.Int(), "rank()"),
+    _text("dense_rank", "", t.Int(), "dense_rank()"), _text("percent_rank", "", t.Double(), "percent_rank()"),
+    _text("cume_dist", "", t.Double(), "cume_dist()"), _text("ntile", "i", t.Int(), "ntile({0})"),
+    _own("first_value", 1, 1, _peak("first_value")), _own("last_value", 1, 1, _peak("last_value")),
+    _own("first", 1, 1, _peak("first_value")), _own("last", 1, 1, _peak("last_value")),
+    _own("nth_value", 2, 2, lambda v: Value(f"nth_value({v[0].text}, {v[1].text})", v[0].type)),
+    _own("lag", 1, 3, lambda v: _shifted("lag", v)), _own("lead", 1, 3, lambda v: _shifted("lead", v)),
+])  # fmt: skip
+"""Functions that need OVER."""
+
+
+def _shifted(name: str, values: list[Value]) -> Value:
+    kind = common([values[0], *values[2:]], f"call {name}")
+    more = [values[1].text] if len(values) > 1 else ["1"]
+    more += [to(value, kind) for value in values[2:]]
+    return Value(f"{name}({', '.join([to(values[0], kind), *more])})", kind)
+
+
+def now_functions(setting: Setting) -> dict[str, Value]:
+    """Return the functions that say when the query runs."""
+    micros = (setting.now_ms or 0) * 1000
+    moment = Value(f"make_timestamptz({micros})", t.LocalZonedTimestamp(6))
+    day = Value(f"CAST({moment.text} AS DATE)", t.Date())
+    wall = Value(f"CAST({moment.text} AS TIMESTAMP)", t.Timestamp(6))
+    zone = Value(string(setting.zone or "UTC"), t.string(), is_text=True)
+    return {
+        "current_timestamp": moment, "now": moment, "current_date": day, "curdate": day, "localtimestamp": wall,
+        "current_timezone": zone,
+    }  # fmt: skip
+
+
