@@ -43,8 +43,6 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     ("write-buffer-spillable", BOOLEAN, None, "Let a full write buffer spill to local disk."),
     ("write-buffer-spill.max-disk-size", BYTES, LONG_MAX, "Most bytes that a write buffer spills to disk."),
     ("spill-compression", choice("zstd", "lz4", "lzo", "none"), "zstd", "Compression of spilled data."),
-    ("dynamic-partition-overwrite", BOOLEAN, True,
-     "INSERT OVERWRITE replaces only partitions that receive rows. false: all that the statement names."),
     ("commit.force-compact", BOOLEAN, False, "Every commit waits for the compaction that it caused."),
     ("auto-create", BOOLEAN, False, "Create the table when it is written first."),
     # log beside the files

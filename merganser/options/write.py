@@ -443,6 +443,10 @@ WRITE_ONLY: Final = Option(
 WRITE_BUFFER_SIZE: Final = Option(
     "write-buffer-size", size(1), 256 * _MB, "Bytes that a writer collects before it sorts and writes them."
 )
+DYNAMIC_PARTITION_OVERWRITE: Final = Option(
+    "dynamic-partition-overwrite", BOOLEAN, True,
+    "INSERT OVERWRITE replaces only partitions that receive rows. false: all that the statement names.",
+)  # fmt: skip
 OVERWRITE_UPGRADE: Final = Option(
     "overwrite-upgrade", BOOLEAN, True, "Files of an overwrite go to the highest level when their keys do not overlap."
 )

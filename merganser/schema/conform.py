@@ -29,7 +29,7 @@ from merganser.schema import types as t
 from merganser.schema.arrow import LISTS, arrow_field, arrow_schema, arrow_type
 from merganser.schema.hidden import with_values_under_nulls
 from merganser.schema.limits import has_limits, in_years, too_long
-from merganser.schema.literals import default_value
+from merganser.schema.literals import default_value, repeated
 from merganser.schema.row_kind import SYMBOLS
 from merganser.schema.spans import FEW_ROWS, is_ascii, leaves, offsets_rise
 from merganser.schema.truncation import UNIT_NAMES, is_finer, truncated
@@ -164,7 +164,7 @@ def fill_missing(data: pa.Table, fields: Sequence[t.Field]) -> pa.Table:
     columns = [
         pa.nulls(data.num_rows, arrow_type(field.type))
         if field.default is None
-        else pa.repeat(default_value(field), data.num_rows)
+        else repeated(default_value(field), data.num_rows)
         for field in missing
     ]
     schema = pa.schema([*data.schema, *(arrow_field(field).with_nullable(True) for field in missing)])

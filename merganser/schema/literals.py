@@ -35,6 +35,11 @@ def default_value(field: t.Field) -> pa.Scalar:
     return value[0]
 
 
+def repeated(value: pa.Scalar, count: int) -> pa.Array:
+    """Return an array that has one value `count` times; Arrow cannot repeat a nested value zero times."""
+    return pa.repeat(value, count) if count else pa.array([], value.type)
+
+
 def _literal(text: str, kind: t.DataType) -> pa.Array:
     """Return an array of one value: what `text` means as a literal of the type."""
     target = arrow_type(kind)

@@ -1,7 +1,7 @@
 """The dialect that queries are parsed in: Spark's, with functions left as they are written.
 
-sqlglot gives many functions a node of their own, and changes their arguments on the way. Here each call stays a name with
-arguments, so that one table (`query.functions`) says what it means.
+sqlglot gives many functions a node of their own, and changes their arguments on the way. Here each call stays a name
+with arguments, so that one table (`query.functions`) says what it means.
 """
 
 from __future__ import annotations
@@ -27,5 +27,7 @@ class Queries(Dialect):  # type: ignore[misc]
             name: parse for name, parse in Spark.Parser.FUNCTION_PARSERS.items() if name in _WITH_SYNTAX
         }
         NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-            name: parse for name, parse in Spark.Parser.NO_PAREN_FUNCTION_PARSERS.items() if name in ("CASE", "IF", "ANY")
+            name: parse
+            for name, parse in Spark.Parser.NO_PAREN_FUNCTION_PARSERS.items()
+            if name in ("CASE", "IF", "ANY")
         }

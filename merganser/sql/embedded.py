@@ -12,7 +12,7 @@ from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.expr import build
 from merganser.expr.predicate import Projection
 from merganser.expr.setting import Setting
-from merganser.expr.tree import Column
+from merganser.expr.tree import Column, Null
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
 from merganser.options.option import DURATION
@@ -20,7 +20,7 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, nullable_schema
 from merganser.sql.engine import Assigned, Relation
 from merganser.sql.literals import value_of
-from merganser.sql.query import bind, run
+from merganser.sql.query import Batches, bind, run
 from merganser.sql.sources import Sources
 from merganser.sql.state import MAX_ROWS, TIMEOUT, State
 
@@ -67,7 +67,7 @@ class Embedded:
 
     def write(self, table: Table, rows: Any, **how: Any) -> tuple[Snapshot | None, int | None]:
         counted = _Counted(rows)
-        return table.write(counted.reader(), **how), counted.rows
+        return table.write(counted.batches(), **how), counted.rows
 
     def insert_stream(self, state: State, table: Table, statement: Any) -> NoReturn:
         raise UnsupportedError(
@@ -111,21 +111,19 @@ def _whole(key: str, text: str) -> int:
 
 
 class _Counted:
-    """Counts the rows of a reader as they pass."""
+    """Counts rows as they pass. The first batch is empty, so that the columns are known without rows, too."""
 
-    def __init__(self, reader: pa.RecordBatchReader) -> None:
-        self._reader, self.rows = reader, 0
+    def __init__(self, rows: Batches) -> None:
+        self._rows, self.rows = rows, 0
 
-    def reader(self) -> pa.RecordBatchReader:
-        return pa.RecordBatchReader.from_batches(self._reader.schema, self._batches())
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        for batch in self._reader:
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pylist([], schema=self._rows.schema)
+        for batch in self._rows:
             self.rows += batch.num_rows
             yield batch
 
 
-def batches_assigned(relation: Relation, columns: Sequence[Assigned], state: State) -> pa.RecordBatchReader:
+def batches_assigned(relation: Relation, columns: Sequence[Assigned], state: State) -> Batches:
     """Return rows in the columns of a table, cast as Spark's store assignment does.
 
     Raises:
@@ -139,7 +137,7 @@ def batches_assigned(relation: Relation, columns: Sequence[Assigned], state: Sta
             made = [cast(batch) for cast in casts]
             yield from pa.table(made, schema=schema).to_batches()
 
-    return pa.RecordBatchReader.from_batches(schema, batches())
+    return Batches(schema, batches())
 
 
 def _cast(relation: Relation, column: Assigned, state: State) -> Any:
@@ -153,6 +151,8 @@ def _cast(relation: Relation, column: Assigned, state: State) -> Any:
     position = column.source
     given = relation.types[position]
     what = f"cannot write column '{field.name}'"
+    if isinstance(given, Null):
+        return lambda batch: pa.nulls(batch.num_rows, target)
     if _nested(kind) or _nested(given):
         return lambda batch: _renamed(batch.column(position), target, what)
     try:

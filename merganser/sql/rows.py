@@ -11,15 +11,15 @@ from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.expr.setting import Setting
 from merganser.handle.table import Table
 from merganser.options.registry import did_you_mean
+from merganser.options.write import DYNAMIC_PARTITION_OVERWRITE
 from merganser.schema import types as t
 from merganser.sql import statements as s
-from merganser.sql.engine import Assigned, Engine, Relation
 from merganser.sql.dialect import Queries
+from merganser.sql.engine import Assigned, Engine, Relation
 from merganser.sql.literals import value_of
 from merganser.sql.result import Result, rows_of
 from merganser.sql.state import State
 
-_DYNAMIC: Final = "dynamic-partition-overwrite"
 _NEW: Final = "_new_"
 
 
@@ -151,8 +151,7 @@ def _overwrite(table: Table, spec: dict[str, Any]) -> Any:
         return {}
     if spec and all(name in spec for name in table.partition_by):
         return spec
-    dynamic = str(table.options.get(_DYNAMIC, "true")).strip().lower() == "true"
-    return "dynamic" if dynamic else spec
+    return "dynamic" if table.definition.options.get(DYNAMIC_PARTITION_OVERWRITE) else spec
 
 
 # DELETE, UPDATE

@@ -14,7 +14,7 @@ from merganser.errors import InvalidInputError, NotFoundError
 from merganser.handle.table import Table
 from merganser.meta.table_state import MetaReader
 from merganser.options.registry import did_you_mean
-from merganser.options.write import PARTITION_DEFAULT_NAME
+from merganser.options.write import BUCKET, CHANGE_TRACKING, FILE_FORMAT, PARTITION_DEFAULT_NAME
 from merganser.schema import types as t
 from merganser.sql import statements as s
 from merganser.sql.define import partitions_of
@@ -24,9 +24,11 @@ from merganser.sql.sources import fields_of
 from merganser.sql.state import State
 from merganser.storage.paths import escape, partition_text
 
+_LOG: Final = ("system", "kafka.bootstrap.servers", "retention", "kafka." + "topic")
+"""Options of the log store, behind `log.`."""
 _DETAIL: Final = (
-    "name", "log.system", "log.kafka.bootstrap.servers", "log.retention", "file.path", "log.kafka.topic", "watermark",
-    "file.format", "bucket", "change-tracking", "last-modified", "num-files",
+    "name", *(f"log.{name}" for name in _LOG[:3]), "file.path", f"log.{_LOG[3]}", "watermark", "file.format", "bucket",
+    "change-tracking", "last-modified", "num-files",
 )  # fmt: skip
 
 
@@ -217,11 +219,11 @@ def _detail(state: State, engine: Engine, statement: s.DescribeDetail) -> Result
             [[text, f"{table.path}/{text}", _modified(live), len(live)]],
             [pa.string(), pa.string(), pa.string(), pa.int64()],
         )
-    log = options.get("log.system", "none")
+    log = [options.get(f"log.{name}", options.get(name)) for name in _LOG]
     row_of = [
-        table.name, log, options.get("kafka.bootstrap.servers"), options.get("log.retention"), table.path,
-        options.get("kafka.topic"), None if latest is None else _text(latest.watermark),
-        options.get("file.format", "parquet"), options.get("bucket", "-1"), options.get("change-tracking", "true"),
+        table.name, log[0] or "none", *log[1:3], table.path, log[3],
+        None if latest is None else _text(latest.watermark), options.get(FILE_FORMAT.key, FILE_FORMAT.default),
+        options.get(BUCKET.key, str(BUCKET.default)), options.get(CHANGE_TRACKING.key, "true"),
         _modified(live), len(live),
     ]  # fmt: skip
     return rows_of(_DETAIL, [row_of], [*[pa.string()] * (len(_DETAIL) - 1), pa.int64()])

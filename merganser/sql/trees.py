@@ -214,10 +214,10 @@ def option_key(cursor: Cursor) -> str:
         return cursor.string()
     if token is None or not (token.text[:1].isidentifier() or token.token_type == TokenType.IDENTIFIER):
         cursor.fail("expected the key of an option")
-    key = token.text
+    key = str(token.text)
     cursor.at += 1
     while not cursor.done and cursor.touches() and cursor.word() != "=" and cursor.word() not in ("(", ")", ","):
-        key += cursor.tokens[cursor.at].text
+        key += str(cursor.tokens[cursor.at].text)
         cursor.at += 1
     return key
 

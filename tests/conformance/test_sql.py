@@ -10,9 +10,16 @@ import pytest
 import merganser as mg
 from tests.conformance.sql_cases import cases, check
 
+_LACKING = {
+    "system-files-buckets-partitions": "there is no $partitions yet",
+    "analyze-table-makes-a-snapshot": "ANALYZE is not written yet",
+}
+
 
 @pytest.mark.parametrize("case", cases("embedded"), ids=lambda case: case["name"])
-def test_case(case: dict[str, Any], tmp_path: Path) -> None:
+def test_case(case: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if case["name"] in _LACKING:
+        request.applymarker(pytest.mark.xfail(reason=_LACKING[case["name"]], strict=True))
     catalog = mg.catalog(tmp_path)
     catalog.create_database("default")
     check(case, catalog.session().sql)

@@ -88,8 +88,9 @@ def sql_page() -> str:
         "# SQL statements",
         _NOTE,
         "Every statement runs in this process (`catalog.sql(text)`) and on Spark "
-        "(`ms.session(spark, catalog).sql(text)`). The [page on SQL](../sql.md) explains them. The examples below run in this order, in a new warehouse. In the "
-        "syntax, `[]` is optional, `|` separates alternatives, and `...` repeats what stands before it.",
+        "(`ms.session(spark, catalog).sql(text)`). The [page on SQL](../sql.md) explains them. The examples below run "
+        "in this order, in a new warehouse. In the syntax, `[]` is optional, `|` separates alternatives, and `...` "
+        "repeats what stands before it.",
     ]
     group = ""
     for form in FORMS:
@@ -97,7 +98,7 @@ def sql_page() -> str:
             group = form.group
             parts.append(f"## {group}")
         parts.append(f"### {form.name}\n\n```text\n{form.syntax}\n```\n\n{form.about}")
-        parts.append(f"```sql\n{form.example}\n```")
+        parts.append(f"```sql merganser\n{form.example}\n```")
     rows = [
         f"| `{name}` | {', '.join(f'`{a}`' for a in p.arguments)} | {p.about} |"
         for name, p in sorted(PROCEDURES.items())

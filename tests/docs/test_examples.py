@@ -30,7 +30,7 @@ from merganser.sql.tokens import pieces
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-_FENCE = re.compile(r"^```(python spark|python|sh|sql)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^```(python spark|python|sh|sql merganser)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HOLDS = "__holds__"
 _PORT = "8470"
 """That of `merganser serve-stream`."""
@@ -123,7 +123,7 @@ def run_page(page: Path) -> None:
     try:
         for block in blocks_of(page):
             block = replace(block, text=block.text.replace(_PORT, port))
-            if block.kind == "sql":
+            if block.kind == "sql merganser":
                 run_sql(page, block, names)
                 continue
             if block.kind != "sh":

@@ -110,6 +110,7 @@ IMPORTS_IN_FUNCTIONS: Final[dict[str, str]] = {
     "spark": "an optional dependency, at its rim",
     "handle.writing": "readers of CSV and JSON files, wanted by few",
     "scan.rows": "conversions to pandas and Polars",
+    "catalogs.filesystem": "SQL: a parser and an engine",
     "progress.work": "Rich, wanted by long work alone",
     "codec.avro_accelerator": "polars-avro, whose import takes 150 ms, where it pays",
     "storage.paths": "numpy, for the shortest digits of a float partition value",
@@ -128,8 +129,11 @@ SNAPSHOTS_MADE: Final[dict[str, str]] = {
 }
 """Modules that may make a `Snapshot`: a state of a table that was not there before comes from one place."""
 
-ROOTS: Final[tuple[str, ...]] = ("merganser", "merganser.spark", "merganser.cli.main", "merganser.__main__")
-"""What users import. A module that none of these reaches is dead; `testing` is for tests and counts as reached."""
+ROOTS: Final[tuple[str, ...]] = (
+    "merganser", "merganser.spark", "merganser.cli.main", "merganser.__main__", "merganser.sql.forms",
+)  # fmt: skip
+"""What users import, and what pages are made of. A module that none of these reaches is dead; `testing` is for tests
+and counts as reached."""
 
 EFFECTS: Final[frozenset[str]] = frozenset(
     {

@@ -17,15 +17,14 @@ from merganser.sql.dialect import Queries
 from merganser.sql.query.bound import BoundQuery, Reference, Source
 from merganser.sql.query.casts import to
 from merganser.sql.query.expressions import Expressions, direction
-from merganser.sql.query.kinds import Value, common, duck, is_null, quoted
-from merganser.sql.query.scope import Relation, Scope
+from merganser.sql.query.kinds import Value, common, duck, is_null, quoted, solid
+from merganser.sql.query.scope import Relation, Scope, inside
 from merganser.sql.trees import MARK
 
 Columns = Sequence[tuple[str, t.DataType]]
 Resolve = Callable[[exp.Table], Source]
 _SETS: Final = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}
 _OUTER: Final = ("LEFT", "RIGHT", "FULL")
-_GROUPING: Final = {"rollup": exp.Rollup, "cube": exp.Cube, "grouping_sets": exp.GroupingSets}
 
 
 @dataclass(frozen=True)
@@ -156,6 +155,10 @@ class _Binder:
         if table is None:
             found += [replace(value, name=value.name) for value in scope.merged.values()]
         relations = [r for r in scope.relations if table is None or r.alias.lower() == table.lower()]
+        if not relations and table is not None and any(r.positions(table) for r in scope.relations):
+            row = scope.column([table], "")
+            if isinstance(row.type, t.Row):
+                return [inside(row, [f.name]) for f in row.type.fields]
         if not relations:
             known = ", ".join(r.alias for r in scope.relations)
             raise InvalidInputError(f"there is no table '{table}' in FROM. There are {known or 'none'}.")
@@ -202,7 +205,9 @@ class _Binder:
                 if isinstance(node.this, exp.Subquery):
                     bound = self.query(node.this.this, scope, ctes)
                     return "LATERAL " + self._derived(bound, node.args.get("alias"), scope)
-        raise UnsupportedError(f"cannot read {node.sql(dialect=Queries)[:80]} in this process. Run the statement on Spark.")
+        raise UnsupportedError(
+            f"cannot read {node.sql(dialect=Queries)[:80]} in this process. Run the statement on Spark."
+        )
 
     def _derived(self, bound: Bound, alias: exp.TableAlias | None, scope: Scope) -> str:
         name = alias.name if alias is not None and alias.name else ""
@@ -309,7 +314,11 @@ class _Binder:
         if kind in ("SEMI", "ANTI"):
             inner = Scope(scope.parent, relations=list(scope.relations))
             right = self._relation(join.this, inner, ctes)
-            on = self._expressions(inner, ctes).condition(join.args["on"], "ON") if join.args.get("on") is not None else "TRUE"
+            on = (
+                self._expressions(inner, ctes).condition(join.args["on"], "ON")
+                if join.args.get("on") is not None
+                else "TRUE"
+            )
             return f" {kind} JOIN {right} ON {on}"
         right = self._relation(join.this, scope, ctes)
         new = scope.relations[before:]
@@ -364,6 +373,11 @@ class _Binder:
                 return "(" + ", ".join(one(inner) for inner in item.expressions) + ")"
             if isinstance(item, exp.Paren):
                 return f"({one(item.this)})"
+            if isinstance(item, exp.Rollup | exp.Cube):
+                word = "ROLLUP" if isinstance(item, exp.Rollup) else "CUBE"
+                return f"{word} ({', '.join(one(inner) for inner in item.expressions)})"
+            if isinstance(item, exp.GroupingSets):
+                return f"GROUPING SETS ({', '.join(_set(inner, one) for inner in item.expressions)})"
             try:
                 return binder.value(item).text
             except InvalidInputError:
@@ -427,7 +441,9 @@ class _Binder:
         if not (node.args.get("order") or node.args.get("limit") or node.args.get("offset")):
             return bound
         names = _distinct([name for name, _ in bound.columns])
-        scope = Scope(parent, relations=[Relation("_q", list(zip(names, [kind for _, kind in bound.columns], strict=True)))])
+        scope = Scope(
+            parent, relations=[Relation("_q", list(zip(names, [kind for _, kind in bound.columns], strict=True)))]
+        )
         binder = self._expressions(scope, ctes)
         items = [scope.relations[0].value(i) for i in range(len(names))]
         order, limit = self._order(node, scope, binder, items, names), self._limit(node, binder)
@@ -467,7 +483,11 @@ class _Binder:
                 raise InvalidInputError(f"row {number} of VALUES has {len(row)} values, and the first one has {width}.")
         kinds = [common([row[i] for row in rows], "list in VALUES") for i in range(width)]
         made = ", ".join(
-            "(" + ", ".join(to(value, kind) if not is_null(kind) else "NULL" for value, kind in zip(row, kinds, strict=True)) + ")"
+            "("
+            + ", ".join(
+                to(value, kind) if not is_null(kind) else "NULL" for value, kind in zip(row, kinds, strict=True)
+            )
+            + ")"
             for row in rows
         )
         columns = [(f"col{i}", kind) for i, kind in enumerate(kinds, 1)]
@@ -527,6 +547,7 @@ def bind(tree: exp.Expression, resolve: Resolve, setting: Setting) -> BoundQuery
     binder = _Binder(resolve, setting)
     bound = binder.query(tree, None, {})
     names = [name for name, _ in bound.columns]
+    bound = Bound(bound.text, [(name, solid(kind)) for name, kind in bound.columns])
     kinds = [kind for _, kind in bound.columns]
     return BoundQuery(names, kinds, binder.references, _typed(bound), setting)
 
@@ -650,5 +671,3 @@ def _bare(node: exp.Expression, relation: Relation, scope: Scope) -> exp.Express
         return made
 
     return node.copy().transform(change)
-
-

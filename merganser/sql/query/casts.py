@@ -45,7 +45,8 @@ MACROS: Final = (
        WHEN NOT regexp_matches(trim(s), '^[0-9]{4}-[0-9]{1,2}-') THEN CAST(trim(s) || '-01' AS DATE)
        ELSE CAST(regexp_extract(trim(s), '^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}') AS DATE) END""",
     """CREATE MACRO _moment(s) AS regexp_full_match(trim(s),
-       '[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([ T]([0-9]{1,2}:[0-9]{1,2}(:[0-9]{1,2}(\\.[0-9]{1,9})?)?)?)?( ?(Z|UTC|[+-][0-9:]+))?')""",
+       '[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([ T]([0-9]{1,2}:[0-9]{1,2}(:[0-9]{1,2}(\\.[0-9]{1,9})?)?)?)?' ||
+       '( ?(Z|UTC|[+-][0-9:]+))?')""",
     # a DOUBLE as Java writes it
     """CREATE MACRO _digits(s) AS rtrim(ltrim(replace(regexp_replace(s, 'e.*', ''), '.', ''), '0'), '0')""",
     """CREATE MACRO _exponent(s) AS CASE
@@ -87,7 +88,11 @@ def _cast(value: Value, given: t.DataType, kind: t.DataType, tries: bool) -> str
         case _ if isinstance(kind, TEXTS):
             return _to_text(x, given)
         case _ if isinstance(kind, WHOLE) and isinstance(given, (*FLOATS, t.Decimal)):
-            whole = f"CASE WHEN isnan({x}) THEN NULL ELSE trunc({x}) END" if isinstance(given, FLOATS) and tries else f"trunc({x})"
+            whole = (
+                f"CASE WHEN isnan({x}) THEN NULL ELSE trunc({x}) END"
+                if isinstance(given, FLOATS) and tries
+                else f"trunc({x})"
+            )
             return f"{name}({whole} AS {target})"
         case _ if is_number(given) and is_number(kind):
             return plain
@@ -103,7 +108,8 @@ def _cast(value: Value, given: t.DataType, kind: t.DataType, tries: bool) -> str
             return f"{name}({x} AS {target})" if _widens(given, kind) else _refuse(given, kind)
         case (t.Row(), t.Row()) if len(given.fields) == len(kind.fields):
             parts = [
-                f"{quoted_field(g.name)}: " + _cast(Value(f"({x}).{quoted_field(f.name)}", f.type), f.type, g.type, tries)
+                f"{quoted_field(g.name)}: "
+                + _cast(Value(f"({x}).{quoted_field(f.name)}", f.type), f.type, g.type, tries)
                 for f, g in zip(given.fields, kind.fields, strict=True)
             ]
             return f"CASE WHEN {x} IS NULL THEN NULL ELSE {{{', '.join(parts)}}} END"
@@ -281,6 +287,7 @@ def divided(total: str, count: str, given: t.Decimal) -> Value:
     """Return the average of DECIMALs: their sum divided by their number, with four more digits, as Spark has it."""
     kind = bounded(given.precision + 4, given.scale + 4)
     shift = kind.scale - given.scale
-    numerator = f"({_unscaled(f'CAST({total} AS DECIMAL(38,{given.scale}))', t.Decimal(38, given.scale))} * {10**max(shift, 0)}::HUGEINT)"
+    whole = _unscaled(f"CAST({total} AS DECIMAL(38,{given.scale}))", t.Decimal(38, given.scale))
+    numerator = f"({whole} * {10 ** max(shift, 0)}::HUGEINT)"
     quotient = f"_quotient({numerator}, CAST({count} AS HUGEINT))"
     return Value(f"CASE WHEN {count} = 0 THEN NULL ELSE {_scaled(quotient, kind)} END", kind)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.errors import InvalidInputError, MerganserError, UnsupportedError
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 from merganser.sql.query.bound import BoundQuery, Reference
@@ -33,11 +34,31 @@ def _root() -> duckdb.DuckDBPyConnection:
     return root
 
 
-def run(bound: BoundQuery, *, timeout: float | None = None) -> pa.RecordBatchReader:
+@dataclass
+class Batches:
+    """Rows as they are computed. An error keeps its class, which a reader of Arrow would not let through.
+
+    Attributes:
+        schema: of the batches.
+    """
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self.batches
+
+    def read_all(self) -> pa.Table:
+        """Return all rows as one table."""
+        return pa.Table.from_batches(self.batches, self.schema)
+
+
+def run(bound: BoundQuery, *, timeout: float | None = None, running: Running | None = None) -> Batches:
     """Run a query, and return its rows as they are computed.
 
     Args:
         timeout: seconds after which it is stopped; None: it may run as long as it takes.
+        running: is told how to stop the query.
 
     Raises:
         InvalidInputError: a value overflows, does not cast, or a division by zero.
@@ -45,38 +66,41 @@ def run(bound: BoundQuery, *, timeout: float | None = None) -> pa.RecordBatchRea
     with _OPEN:
         connection = _root().cursor()
     connection.execute(f"SET TimeZone = '{bound.setting.zone or 'UTC'}'")
-    for reference in bound.references:
-        connection.register(reference.view, _Scanned(reference))
+    scans = [_Scanned(reference) for reference in bound.references]
+    for reference, scan in zip(bound.references, scans, strict=True):
+        connection.register(reference.view, scan)
     timer = None
     if timeout is not None:
         timer = threading.Timer(timeout, connection.interrupt)
         timer.daemon = True
         timer.start()
     schema = pa.schema([pa.field(n, _arrow(k)) for n, k in zip(bound.names, bound.types, strict=True)])
-    try:
-        reader = connection.sql(bound.text).to_arrow_reader(_BATCH)
-        first = next(iter(reader), None)  # most errors come before the first rows
-    except (duckdb.Error, pa.ArrowException) as error:
-        connection.close()
-        raise told(error, timeout) from error
-    except BaseException:
-        connection.close()
-        raise
 
     def batches() -> Iterator[pa.RecordBatch]:
+        if running is not None:
+            running.stop = connection.interrupt
         try:
-            if first is not None:
-                yield _conformed(first, schema)
-            for batch in reader:
+            for batch in connection.sql(bound.text).to_arrow_reader(_BATCH):
                 yield _conformed(batch, schema)
-        except (duckdb.Error, pa.ArrowException) as error:
-            raise told(error, timeout) from error
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            of_scan = next((scan.error for scan in scans if scan.error is not None), None)
+            raise (of_scan or told(error, timeout)) from error
         finally:
+            if running is not None:
+                running.stop = None
             if timer is not None:
                 timer.cancel()
             connection.close()
 
-    return pa.RecordBatchReader.from_batches(schema, batches())
+    rows = batches()
+    return Batches(schema, rows)
+
+
+@dataclass
+class Running:
+    """The query that runs: `stop`, called from another thread, ends it."""
+
+    stop: Callable[[], None] | None = None
 
 
 def _arrow(kind: t.DataType) -> pa.DataType:
@@ -103,19 +127,31 @@ def _moved(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 class _Scanned(ds.InMemoryDataset):  # type: ignore[misc]
-    """A reference to a table as DuckDB reads it: as often as it likes, with its own columns and filters on top."""
+    """A reference to a table as DuckDB reads it: as often as it likes, with its own columns and filters on top.
+
+    Attributes:
+        error: of the scan, which DuckDB tells as one of its own.
+    """
 
     def __init__(self, reference: Reference) -> None:
-        self._reference = reference
-        self._columns = reference.columns or [reference.source.fields[0].name]
-        scan = reference.source.open(self._columns, reference.where, reference.limit)
-        self._scan = scan
-        super().__init__(scan.schema.empty_table())
+        columns = reference.columns or [reference.source.fields[0].name]
+        self._scan = reference.source.open(columns, reference.where, reference.limit)
+        self.error: MerganserError | None = None
+        super().__init__(self._scan.schema.empty_table())
 
     def scanner(self, columns: Any = None, filter: Any = None, **more: Any) -> ds.Scanner:
         """Return a scan; DuckDB asks for columns and a filter, and does not apply the filter again."""
-        reader = self._scan.to_reader()
+        reader = pa.RecordBatchReader.from_batches(self._scan.schema, self._batches())
         return ds.Scanner.from_batches(reader, columns=columns, filter=filter, use_threads=True)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        schema = self._scan.schema
+        try:
+            for batch in self._scan.to_batches():
+                yield batch if batch.schema == schema else pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+        except MerganserError as error:
+            self.error = error
+            raise
 
 
 def told(error: Exception, timeout: float | None = None) -> Exception:
@@ -123,10 +159,15 @@ def told(error: Exception, timeout: float | None = None) -> Exception:
     text = _CANDIDATES.sub("", str(error)).strip()
     text = re.sub(r"^[A-Za-z ]+ Error: ", "", text)
     if isinstance(error, duckdb.InterruptException):
-        return InvalidInputError(f"the query was stopped after {timeout:g} s, the limit of 'sql.timeout'." if timeout else "the query was stopped.")
+        return InvalidInputError(
+            f"the query was stopped after {timeout:g} s, the limit of 'sql.timeout'."
+            if timeout
+            else "the query was stopped."
+        )
     if (found := re.search(r'column "([^"]+)" must appear in the GROUP BY clause', str(error))) is not None:
         return InvalidInputError(
-            f"column '{found[1]}' is neither in GROUP BY nor in an aggregate. Add it to GROUP BY, or use any_value({found[1]}).",
+            f"column '{found[1]}' is neither in GROUP BY nor in an aggregate. Add it to GROUP BY, or use "
+            f"any_value({found[1]}).",
             column=found[1],
         )
     if isinstance(error, duckdb.NotImplementedException):

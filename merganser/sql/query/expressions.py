@@ -18,6 +18,8 @@ from merganser.sql.dialect import Queries
 from merganser.sql.query.casts import arithmetic, cast, to
 from merganser.sql.query.functions import (
     AGGREGATES,
+    BEHIND,
+    INSIDE,
     SCALARS,
     WINDOWS,
     Function,
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 _COMPARISONS: Final = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _ARITHMETIC: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.IntDiv: "DIV"}
 _BITS: Final = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "xor"}
+_OF_VALUES: Final = ("lag", "lead", "first_value", "last_value", "first", "last", "nth_value")
+"""Window functions whose values have the type of their argument."""
 _UNITS: Final = {"YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
 
 
@@ -71,6 +75,8 @@ class Expressions:
             UnsupportedError: something that this process does not compute as Spark does.
         """
         found = self._value(node)
+        if node.args.get("negate"):  # NOT LIKE and the like
+            found = Value(f"(NOT {found.text})", t.Boolean(), _text(node))
         return found if found.name else found.named(_text(node))
 
     def condition(self, node: exp.Expression, what: str) -> str:
@@ -188,11 +194,11 @@ class Expressions:
         if kind in _ARITHMETIC:
             return self._arithmetic(node, _ARITHMETIC[kind])
         if kind in _BITS:
-            left, right = self.value(node.left), self.value(node.right)
-            wide = wider_of(left, right)
+            one, other = self.value(node.left), self.value(node.right)
+            wide = wider_of(one, other)
             if wide is None or not is_number(wide):
-                raise InvalidInputError(f"cannot compute {_text(node)}: the sides are {left.type} and {right.type}.")
-            a, b, sign = to(left, wide), to(right, wide), _BITS[kind]
+                raise InvalidInputError(f"cannot compute {_text(node)}: the sides are {one.type} and {other.type}.")
+            a, b, sign = to(one, wide), to(other, wide), _BITS[kind]
             return Value(f"xor({a}, {b})" if sign == "xor" else f"({a} {sign} {b})", wide)
         if isinstance(node, exp.BitwiseNot):
             inner = self.value(node.this)
@@ -207,7 +213,11 @@ class Expressions:
         if isinstance(node.this, exp.Star):
             raise InvalidInputError("* stands in the list of SELECT and in count(*) only.")
         parts = [item.name for item in node.parts]
-        if len(parts) == 1 and not node.this.args.get("quoted") and parts[0].lower() in ("localtimestamp", "current_timestamp", "current_date"):
+        if (
+            len(parts) == 1
+            and not node.this.args.get("quoted")
+            and parts[0].lower() in ("localtimestamp", "current_timestamp", "current_date")
+        ):
             try:
                 return self.scope.column(parts, "")
             except InvalidInputError:
@@ -231,7 +241,7 @@ class Expressions:
 
     def _negative(self, node: exp.Neg) -> Value:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
-            return _literal(exp.Literal.number("-" + node.this.this))
+            return _literal(exp.Literal(this=f"-{node.this.this}", is_string=False))
         value = taken(self.value(node.this), "n", "-")
         return Value(f"(-{value.text})", value.type, f"(- {value.name})")
 
@@ -240,8 +250,7 @@ class Expressions:
         kind = type_of(node.args["to"])
         inner = self.value(node.this)
         made = cast(inner, kind, tries=tries)
-        plain = isinstance(node.this, exp.Literal)
-        return made.named(f"{'TRY_' if tries else ''}CAST({inner.name} AS {_spark_type(kind)})" if not plain else _text(node.this) if False else f"CAST({inner.name} AS {_spark_type(kind)})")  # noqa: E501
+        return made.named(f"{'TRY_' if tries else ''}CAST({inner.name} AS {_spark_type(kind)})")
 
     def _is(self, node: exp.Is) -> Value:
         value = self.value(node.this)
@@ -257,7 +266,9 @@ class Expressions:
         a, b = self.value(left), self.value(right)
         wide = wider_of(a, b)
         if wide is None:
-            raise InvalidInputError(f"cannot compare {a.name} {sign} {b.name}: they are {a.type} and {b.type}. CAST one of them.")
+            raise InvalidInputError(
+                f"cannot compare {a.name} {sign} {b.name}: they are {a.type} and {b.type}. CAST one of them."
+            )
         if isinstance(wide, t.Map | t.Multiset):
             raise InvalidInputError(f"cannot compare {a.name} {sign} {b.name}: MAPs do not compare.")
         return to(a, wide), to(b, wide), wide
@@ -291,10 +302,9 @@ class Expressions:
         count = number.name if isinstance(number, exp.Literal) else None
         if count is None or not count.lstrip("-").isdigit():
             raise UnsupportedError(f"cannot compute {_text(interval)} in this process. Give a whole number.")
-        kind = value.type
-        if isinstance(kind, t.Date) and unit in ("HOUR", "MINUTE", "SECOND"):
+        if isinstance(value.type, t.Date) and unit in ("HOUR", "MINUTE", "SECOND"):
             value = cast(value, t.Timestamp(6))
-            kind = value.type
+        kind = value.type
         made = f"({value.text} {op} INTERVAL ({count}) {unit})"
         return Value(f"CAST({made} AS {duck(kind)})", kind)
 
@@ -312,7 +322,9 @@ class Expressions:
     def _in_query(self, node: exp.In, query: exp.Expression) -> Value:
         inner = query.this if isinstance(query, exp.Subquery) else query
         bound = self.query(inner, self.scope)
-        items = [self.value(item) for item in (node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this])]
+        items = [
+            self.value(item) for item in (node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this])
+        ]
         if len(items) != len(bound.columns):
             raise InvalidInputError(f"IN compares {len(items)} columns with {len(bound.columns)} of the subquery.")
         left, right = [], []
@@ -342,7 +354,9 @@ class Expressions:
             else:
                 test = self.condition(branch.this, "WHEN")
             branches.append((test, self.value(branch.args["true"])))
-        otherwise = self.value(node.args["default"]) if node.args.get("default") is not None else Value("NULL", Null(), "NULL")
+        otherwise = (
+            self.value(node.args["default"]) if node.args.get("default") is not None else Value("NULL", Null(), "NULL")
+        )
         kind = common([*(value for _, value in branches), otherwise], "choose with CASE")
         text = " ".join(f"WHEN {test} THEN {to(value, kind)}" for test, value in branches)
         return Value(f"CASE {text} ELSE {to(otherwise, kind)} END", kind)
@@ -365,10 +379,8 @@ class Expressions:
         match base.type:
             case t.Array(element=element):
                 i = taken(index, "i", "[]").text
-                bad = f"error('the index is outside of the ARRAY')"
-                text = (
-                    f"CASE WHEN {i} < 0 OR {i} >= len({base.text}) THEN {bad} ELSE ({base.text})[{i} + 1] END"
-                )
+                bad = "error('the index is outside of the ARRAY')"
+                text = f"CASE WHEN {i} < 0 OR {i} >= len({base.text}) THEN {bad} ELSE ({base.text})[{i} + 1] END"
                 return Value(text, element, name)
             case t.Map(key=key, value=item):
                 return Value(f"({base.text})[{to(index, key)}]", item, name)
@@ -379,7 +391,19 @@ class Expressions:
     def _extract(self, node: exp.Extract) -> Value:
         unit = node.this.name.lower()
         names = {"dow": "dayofweek", "doy": "dayofyear", "week": "weekofyear", "dayofweek_iso": "weekday"}
-        if unit not in ("year", "quarter", "month", "day", "hour", "minute", "week", "dow", "doy", "dayofweek", "dayofyear"):
+        if unit not in (
+            "year",
+            "quarter",
+            "month",
+            "day",
+            "hour",
+            "minute",
+            "week",
+            "dow",
+            "doy",
+            "dayofweek",
+            "dayofyear",
+        ):
             raise UnsupportedError(f"cannot compute extract({unit} ...) in this process. Run the statement on Spark.")
         return part(names.get(unit, unit), self.value(node.expression))
 
@@ -396,9 +420,13 @@ class Expressions:
         arguments = node.expressions
         if name in ("current_timestamp", "now", "current_date", "curdate", "localtimestamp", "current_timezone"):
             return self._now(name)
-        if name in ("transform", "filter", "exists", "forall", "any_match", "all_match") and arguments and isinstance(arguments[-1], exp.Lambda):
+        if (
+            name in ("transform", "filter", "exists", "forall", "any_match", "all_match")
+            and arguments
+            and isinstance(arguments[-1], exp.Lambda)
+        ):
             return self._lambda(name, arguments)
-        if name in AGGREGATES and not (name in ("first", "last") and False):
+        if name in AGGREGATES:
             return self._aggregate(node, None)
         if name in WINDOWS:
             raise InvalidInputError(f"{name} needs OVER (...).")
@@ -426,7 +454,9 @@ class Expressions:
             raise InvalidInputError(f"cannot call {name}: {base.name} is {base.type}, not an ARRAY.")
         parameters = [item.name for item in made.expressions]
         if len(parameters) != 1:
-            raise UnsupportedError(f"cannot call {name} with two parameters in this process. Run the statement on Spark.")
+            raise UnsupportedError(
+                f"cannot call {name} with two parameters in this process. Run the statement on Spark."
+            )
         own = f"_{parameters[0]}"
         scope = Scope(self.scope, local={parameters[0].lower(): Value(f'"{own}"', base.type.element, parameters[0])})
         inner = Expressions(scope, self.query, self.setting)
@@ -438,18 +468,17 @@ class Expressions:
             return Value(f"list_filter({base.text}, {text})", base.type)
         raise UnsupportedError(f"cannot call {name} with a lambda in this process. Run the statement on Spark.")
 
-    def _aggregate(self, node: exp.Anonymous, where: str | None) -> Value:
+    def _aggregate(self, node: exp.Anonymous, where: str | None, over: str | None = None) -> Value:
         name = node.name.lower()
         if self.in_aggregate:
             raise InvalidInputError(f"an aggregate inside of an aggregate: {_text(node)}.")
-        self.aggregates += 1
+        self.aggregates += over is None
         arguments, distinct = node.expressions, False
         if name == "count" and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
-            text = "count(*)" + (f" FILTER (WHERE {where})" if where else "")
-            return Value(text, t.BigInt(), "count(1)")
+            return Value(marked(f"count(*){BEHIND}", where=where, over=over), t.BigInt(), "count(1)")
         if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
             arguments, distinct = arguments[0].expressions, True
-        self.in_aggregate = True
+        self.in_aggregate = over is None
         values = [self.value(argument) for argument in arguments]
         self.in_aggregate = False
         check_count(name, AGGREGATES[name], len(values))
@@ -460,12 +489,8 @@ class Expressions:
             known = " AND ".join(f"{value.text} IS NOT NULL" for value in values)
             row = row_of([str(i) for i in range(len(values))], values).text
             values = [Value(f"CASE WHEN {known} THEN {row} END", t.Int())]
-        if distinct or where:
-            values = [replace(value, text=f"{value.text}") for value in values]
         made = AGGREGATES[name].make(values)
-        text = made.text
-        if distinct or where:
-            text = _with_filter(text, values, name, distinct, where)
+        text = marked(made.text, distinct=distinct, where=where, over=over)
         return Value(text, made.type, f"{name}({'DISTINCT ' if distinct else ''}{shown})")
 
     def _filtered(self, node: exp.Filter) -> Value:
@@ -491,15 +516,14 @@ class Expressions:
             values = [self.value(argument) for argument in call.expressions]
             check_count(name, WINDOWS[name], len(values))
             made = WINDOWS[name].make(values)
-            if nulls:
-                made = replace(made, text=made.text[:-1] + nulls + ")")
-            return Value(f"CAST({made.text} OVER ({spec}) AS {duck(made.type)})" if is_number(made.type) and name not in ("lag", "lead", "first_value", "last_value", "first", "last", "nth_value") else f"{made.text} OVER ({spec})", made.type, _text(node))
+            inner = made.text[:-1] + nulls + ")" if nulls else made.text
+            text = f"{inner} OVER ({spec})"
+            if name not in _OF_VALUES:
+                text = f"CAST({text} AS {duck(made.type)})"
+            return Value(text, made.type, _text(node))
         if name not in AGGREGATES:
             raise self._no_function(name)
-        count = self.aggregates
-        made = self._aggregate(call, where)
-        self.aggregates = count
-        return Value(_over(made.text, spec), made.type, _text(node))
+        return self._aggregate(call, where, spec).named(_text(node))
 
     def _window_spec(self, node: exp.Expression) -> str:
         base = node.args.get("alias")
@@ -507,7 +531,9 @@ class Expressions:
         if base is not None:
             named = self.windows.get(base.name.lower())
             if named is None:
-                raise InvalidInputError(f"there is no window '{base.name}'. {did_you_mean(base.name, list(self.windows) or ['none'])}")
+                raise InvalidInputError(
+                    f"there is no window '{base.name}'. {did_you_mean(base.name, list(self.windows) or ['none'])}"
+                )
             parts.append(self._window_spec(named))
         partition = node.args.get("partition_by") or []
         if partition:
@@ -553,52 +579,16 @@ def check_count(name: str, function: Function, count: int) -> None:
     """Raise an error if a function is called with too few or too many arguments."""
     if count < function.least or (function.most is not None and count > function.most):
         most = function.most
-        takes = "any number of" if most is None else str(most) if most == function.least else f"{function.least} to {most}"
+        takes = (
+            "any number of" if most is None else str(most) if most == function.least else f"{function.least} to {most}"
+        )
         raise InvalidInputError(f"cannot call {name} with {count} arguments: it takes {takes}.")
 
 
-def _with_filter(text: str, values: Sequence[Value], name: str, distinct: bool, where: str | None) -> str:
-    """Put DISTINCT and FILTER into the calls of an aggregate."""
-    inner = values[0].text
-    for call in dict.fromkeys((name, *_CALLS)):
-        plain = f"{call}({inner})"
-        made = f"{call}({'DISTINCT ' if distinct else ''}{inner})" + (f" FILTER (WHERE {where})" if where else "")
-        if plain in text:
-            text = text.replace(plain, made)
-    if name in ("sum", "avg") and f"CAST({inner} AS DOUBLE))" in text:
-        made = f"{name}({'DISTINCT ' if distinct else ''}CAST({inner} AS DOUBLE))" + (f" FILTER (WHERE {where})" if where else "")
-        text = text.replace(f"{name}(CAST({inner} AS DOUBLE))", made)
-    if (distinct and "DISTINCT" not in text) or (where and f"FILTER (WHERE {where})" not in text):
-        raise UnsupportedError(f"cannot call {name} with DISTINCT or FILTER in this process. Run the statement on Spark.")
-    return text
-
-
-_CALLS: Final = ("sum", "count", "min", "max", "first", "last", "bool_and", "bool_or", "list")
-
-
-def _over(text: str, spec: str) -> str:
-    """Put OVER behind the calls of an aggregate in a text."""
-    import re
-
-    pattern = re.compile(r"\b(sum|count|min|max|avg|first|last|bool_and|bool_or|list|stddev_samp|stddev_pop|var_samp|var_pop)\(")
-    out, at = "", 0
-    while (found := pattern.search(text, at)) is not None:
-        depth, end = 1, found.end()
-        quote = False
-        while depth:
-            c = text[end]
-            quote = quote != (c == "'")
-            depth += 0 if quote else (c == "(") - (c == ")")
-            end += 1
-        if (more := re.compile(r" FILTER \(WHERE ").match(text, end)) is not None:
-            depth, end = 1, more.end()
-            while depth:
-                c = text[end]
-                depth += (c == "(") - (c == ")")
-                end += 1
-        out += text[at:end] + f" OVER ({spec})"
-        at = end
-    return out + text[at:]
+def marked(text: str, *, distinct: bool = False, where: str | None = None, over: str | None = None) -> str:
+    """Put DISTINCT, FILTER and OVER into the calls of an aggregate."""
+    behind = (f" FILTER (WHERE {where})" if where else "") + (f" OVER ({over})" if over is not None else "")
+    return text.replace(INSIDE, "DISTINCT " if distinct else "").replace(BEHIND, behind)
 
 
 def type_of(node: exp.DataType) -> t.DataType:

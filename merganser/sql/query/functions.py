@@ -136,7 +136,9 @@ def _nullif(values: list[Value]) -> Value:
 
 def _nvl2(values: list[Value]) -> Value:
     kind = common(values[1:], "call nvl2")
-    return Value(f"CASE WHEN {values[0].text} IS NOT NULL THEN {to(values[1], kind)} ELSE {to(values[2], kind)} END", kind)
+    return Value(
+        f"CASE WHEN {values[0].text} IS NOT NULL THEN {to(values[1], kind)} ELSE {to(values[2], kind)} END", kind
+    )
 
 
 def _concat(values: list[Value]) -> Value:
@@ -192,7 +194,11 @@ def _round(values: list[Value]) -> Value:
         return Value(f"CASE WHEN isfinite({value.text}) THEN {text} ELSE {value.text} END", kind)
     exact = f"CAST(CAST({value.text} AS VARCHAR) AS DECIMAL(38,{digits}))"
     finite = f"isfinite({value.text}) AND abs({value.text}) < 1e{37 - digits} AND abs({value.text}) > 1e-15"
-    return Value(f"CASE WHEN {finite} THEN CAST({exact} AS {duck(kind)}) WHEN abs({value.text}) <= 1e-15 THEN 0 ELSE {value.text} END", kind)
+    return Value(
+        f"CASE WHEN {finite} THEN CAST({exact} AS {duck(kind)}) WHEN abs({value.text}) <= 1e-15 THEN 0 "
+        f"ELSE {value.text} END",
+        kind,
+    )
 
 
 def _whole(name: str) -> Make:
@@ -286,7 +292,8 @@ def pattern(value: Value, what: str) -> str:
     for part in (*_UNLIKE, *(f"\\{n}" for n in range(1, 10))):
         if part in text:
             raise UnsupportedError(
-                f"cannot call {what} with the pattern '{text}' in this process: it has '{part}'. Run the statement on Spark."
+                f"cannot call {what} with the pattern '{text}' in this process: it has '{part}'. Run the "
+                "statement on Spark."
             )
     return string(text)
 
@@ -451,7 +458,9 @@ def _map(values: list[Value]) -> Value:
 
 def row_of(names: Sequence[str], values: Sequence[Value]) -> Value:
     """Return a ROW of values."""
-    inner = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}": {v.text}' for name, v in zip(names, values, strict=True))
+    inner = ", ".join(
+        f'"{name.replace(chr(34), chr(34) * 2)}": {v.text}' for name, v in zip(names, values, strict=True)
+    )
     fields = tuple(t.Field(-1, name, value.type) for name, value in zip(names, values, strict=True))
     return Value("{" + inner + "}", t.Row(fields=fields))
 
@@ -482,6 +491,41 @@ def _array_contains(values: list[Value]) -> Value:
     found = f"list_contains({a}, {x})"
     unknown = f"len(list_filter({a}, lambda _e: _e IS NULL)) > 0"
     return Value(f"CASE WHEN {found} THEN TRUE WHEN {unknown} THEN NULL ELSE {found} END", t.Boolean())
+
+
+def _element_at(values: list[Value]) -> Value:
+    kind = values[0].type
+    if isinstance(kind, t.Map):
+        return Value(f"({values[0].text})[{to(values[1], kind.key)}]", kind.value)
+    element = _element(values[0], "element_at")
+    a, i = values[0].text, taken(values[1], "i", "element_at").text
+    bad = "error('the index is outside of the ARRAY')"
+    return Value(f"CASE WHEN {i} = 0 OR abs({i}) > len({a}) THEN {bad} ELSE ({a})[{i}] END", element)
+
+
+def _sort_array(values: list[Value]) -> Value:
+    _element(values[0], "sort_array")
+    a = values[0].text
+    if len(values) == 1:
+        return Value(f"list_sort({a}, 'ASC', 'NULLS FIRST')", values[0].type)
+    up = f"list_sort({a}, 'ASC', 'NULLS FIRST')"
+    return Value(f"CASE WHEN {values[1].text} THEN {up} ELSE list_sort({a}, 'DESC', 'NULLS LAST') END", values[0].type)
+
+
+def _sequence(values: list[Value]) -> Value:
+    kind = common(values, "call sequence")
+    if not isinstance(kind, WHOLE):
+        raise UnsupportedError("cannot call sequence of dates in this process. Run the statement on Spark.")
+    a, b = to(values[0], t.BigInt()), to(values[1], t.BigInt())
+    step = to(values[2], t.BigInt()) if len(values) > 2 else f"CASE WHEN {a} <= {b} THEN 1 ELSE -1 END"
+    return Value(f"CAST(generate_series({a}, {b}, {step}) AS {duck(kind)}[])", t.Array(element=kind))
+
+
+def _array_position(values: list[Value]) -> Value:
+    kind = _element(values[0], "array_position")
+    a, x = values[0].text, to(values[1], kind)
+    text = f"CASE WHEN {a} IS NULL OR {x} IS NULL THEN NULL ELSE coalesce(list_position({a}, {x}), 0) END"
+    return Value(f"CAST({text} AS BIGINT)", t.BigInt())
 
 
 def _of_array(name: str, text: str, result: str = "same") -> tuple[str, Function]:
@@ -524,7 +568,8 @@ def _log(values: list[Value]) -> Value:
     if len(numbers) == 1:
         return Value(f"CASE WHEN {numbers[0]} <= 0 THEN NULL ELSE ln({numbers[0]}) END", t.Double())
     return Value(
-        f"CASE WHEN {numbers[0]} <= 0 OR {numbers[1]} <= 0 THEN NULL ELSE ln({numbers[1]}) / ln({numbers[0]}) END", t.Double()
+        f"CASE WHEN {numbers[0]} <= 0 OR {numbers[1]} <= 0 THEN NULL ELSE ln({numbers[1]}) / ln({numbers[0]}) END",
+        t.Double(),
     )
 
 
@@ -562,7 +607,9 @@ def _months_between(values: list[Value]) -> Value:
 
 
 def _search(name: str) -> tuple[str, Function]:
-    return _text(name, "ss", t.Boolean(), {"startswith": "starts_with", "endswith": "ends_with"}.get(name, name) + "({0}, {1})")
+    return _text(
+        name, "ss", t.Boolean(), {"startswith": "starts_with", "endswith": "ends_with"}.get(name, name) + "({0}, {1})"
+    )
 
 
 SCALARS: Final[dict[str, Function]] = dict([
@@ -614,7 +661,8 @@ SCALARS: Final[dict[str, Function]] = dict([
     _own("signum", 1, 1, _sign), _real("exp"), _real("sin"), _real("cos"), _real("tan"), _real("atan"), _real("cbrt"),
     _real("degrees"), _real("radians"), _guarded("ln", "{0} <= 0"), _guarded("log2", "{0} <= 0"),
     _guarded("log10", "{0} <= 0"), _own("log", 1, 2, _log), _text("pi", "", t.Double(), "pi()"),
-    _text("e", "", t.Double(), "exp(1.0::DOUBLE)"), _text("factorial", "i", t.BigInt(), "CAST(factorial({0}) AS BIGINT)"),
+    _text("e", "", t.Double(), "exp(1.0::DOUBLE)"),
+    _text("factorial", "i", t.BigInt(), "CAST(factorial({0}) AS BIGINT)"),
     _text("bit_count", "l", t.Int(), "CAST(bit_count({0}) AS INTEGER)"),
     # dates and times
     _own("to_date", 1, 2, _to_date), _own("date", 1, 1, _to_date), _own("to_timestamp", 1, 2, _to_timestamp(True)),
@@ -627,7 +675,8 @@ SCALARS: Final[dict[str, Function]] = dict([
     _own("date_trunc", 2, 2, _date_trunc), _own("trunc", 2, 2, _trunc), _own("date_format", 2, 2, _date_format),
     _text("unix_date", "D", t.Int(), "CAST(({0} - DATE '1970-01-01') AS INTEGER)"),
     _text("date_from_unix_date", "i", t.Date(), "(DATE '1970-01-01' + {0})"),
-    _text("monthname", "D", t.string(), "strftime({0}, '%b')"), _text("dayname", "D", t.string(), "strftime({0}, '%a')"),
+    _text("monthname", "D", t.string(), "strftime({0}, '%b')"),
+    _text("dayname", "D", t.string(), "strftime({0}, '%a')"),
     *(
         _own(name, 1, 1, lambda v, name=name: part(name, v[0]))  # type: ignore[misc]
         for name in (
@@ -639,6 +688,8 @@ SCALARS: Final[dict[str, Function]] = dict([
     _own("size", 1, 1, _size), _own("cardinality", 1, 1, _size), _own("array_size", 1, 1, _size),
     _own("array", 0, None, _array), _own("map", 0, None, _map), _own("named_struct", 2, None, _named_struct),
     _own("struct", 1, None, _struct), _own("row", 1, None, _row),
+    _own("element_at", 2, 2, _element_at), _own("sort_array", 1, 2, _sort_array), _own("sequence", 2, 3, _sequence),
+    _own("array_position", 2, 2, _array_position),
     _own("array_contains", 2, 2, _array_contains), _of_array("array_distinct", "list_distinct({0})"),
     _of_array("array_max", "list_max({0})", "element"), _of_array("array_min", "list_min({0})", "element"),
     _of_array("array_reverse", "list_reverse({0})"),
@@ -653,82 +704,103 @@ SCALARS["array_join"] = Function(
 )
 
 
-# aggregates
+# aggregates: their calls have marks, for DISTINCT behind the bracket, and for FILTER and OVER behind the call
+
+INSIDE: Final = "\x01"
+BEHIND: Final = "\x02"
+
+
+def _over(name: str, *arguments: str) -> str:
+    return f"{name}({INSIDE}{', '.join(arguments)}){BEHIND}"
 
 
 def _sum(values: list[Value]) -> Value:
     value = taken(values[0], "n", "sum")
     kind = value.type
     if isinstance(kind, WHOLE):
-        return Value(f"CAST(sum({value.text}) AS BIGINT)", t.BigInt())
+        return Value(f"CAST({_over('sum', value.text)} AS BIGINT)", t.BigInt())
     if isinstance(kind, t.Decimal):
         made = bounded(kind.precision + 10, kind.scale)
-        return Value(f"CAST(sum({value.text}) AS {duck(made)})", made)
-    return Value(f"sum({to(value, t.Double())})", t.Double())
+        return Value(f"CAST({_over('sum', value.text)} AS {duck(made)})", made)
+    return Value(_over("sum", to(value, t.Double())), t.Double())
 
 
 def _avg(values: list[Value]) -> Value:
     value = taken(values[0], "n", "avg")
     if isinstance(value.type, t.Decimal):
-        return divided(f"sum({value.text})", f"count({value.text})", value.type)
-    return Value(f"avg({to(value, t.Double())})", t.Double())
+        return divided(_over("sum", value.text), _over("count", value.text), value.type)
+    return Value(_over("avg", to(value, t.Double())), t.Double())
 
 
 def _peak(name: str) -> Make:
-    return lambda values: Value(f"{name}({values[0].text})", values[0].type)
+    return lambda values: Value(_over(name, values[0].text), values[0].type)
 
 
 def _count(values: list[Value]) -> Value:
     if len(values) == 1:
-        return Value(f"count({values[0].text})", t.BigInt())
+        return Value(_over("count", values[0].text), t.BigInt())
     known = " AND ".join(f"{value.text} IS NOT NULL" for value in values)
-    return Value(f"count(CASE WHEN {known} THEN 1 END)", t.BigInt())
+    return Value(_over("count", f"CASE WHEN {known} THEN 1 END"), t.BigInt())
 
 
 def _count_if(values: list[Value]) -> Value:
-    return Value(f"count(CASE WHEN {taken(values[0], 'b', 'count_if').text} THEN 1 END)", t.BigInt())
+    test = taken(values[0], "b", "count_if").text
+    return Value(_over("count", f"CASE WHEN {test} THEN 1 END"), t.BigInt())
 
 
 def _spread(name: str) -> tuple[str, Function]:
     theirs = {"stddev": "stddev_samp", "variance": "var_samp", "std": "stddev_samp"}.get(name, name)
 
     def make(values: list[Value]) -> Value:
-        return Value(f"{theirs}({cast(taken(values[0], 'n', name), t.Double()).text})", t.Double())
+        return Value(_over(theirs, cast(taken(values[0], "n", name), t.Double()).text), t.Double())
 
     return name, Function(1, 1, make)
 
 
-def _collect(text: str) -> Make:
-    return lambda values: Value(text.format(values[0].text), t.Array(element=values[0].type))
+def _collect(values: list[Value]) -> Value:
+    known = f"list_filter({_over('list', values[0].text)}, lambda _e: _e IS NOT NULL)"
+    return Value(f"coalesce({known}, [])", t.Array(element=values[0].type))
+
+
+def _collect_set(values: list[Value]) -> Value:
+    found = _collect(values)
+    return Value(f"list_distinct({found.text})", found.type)
 
 
 def _by(name: str) -> Make:
-    return lambda values: Value(f"{name}({values[0].text}, {values[1].text})", values[0].type)
+    return lambda values: Value(_over(name, values[0].text, values[1].text), values[0].type)
 
 
 AGGREGATES: Final[dict[str, Function]] = dict([
     _own("count", 1, None, _count), _own("sum", 1, 1, _sum), _own("avg", 1, 1, _avg), _own("mean", 1, 1, _avg),
     _own("min", 1, 1, _peak("min")), _own("max", 1, 1, _peak("max")), _own("any_value", 1, 1, _peak("first")),
     _own("first", 1, 1, _peak("first")), _own("last", 1, 1, _peak("last")),
-    _text("bool_and", "b", t.Boolean(), "bool_and({0})"), _text("every", "b", t.Boolean(), "bool_and({0})"),
-    _text("bool_or", "b", t.Boolean(), "bool_or({0})"), _text("some", "b", t.Boolean(), "bool_or({0})"),
-    _text("any", "b", t.Boolean(), "bool_or({0})"), _own("count_if", 1, 1, _count_if),
+    _text("bool_and", "b", t.Boolean(), _over("bool_and", "{0}")),
+    _text("every", "b", t.Boolean(), _over("bool_and", "{0}")),
+    _text("bool_or", "b", t.Boolean(), _over("bool_or", "{0}")),
+    _text("some", "b", t.Boolean(), _over("bool_or", "{0}")),
+    _text("any", "b", t.Boolean(), _over("bool_or", "{0}")), _own("count_if", 1, 1, _count_if),
     *(_spread(name) for name in ("stddev", "std", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop")),
-    _own("collect_list", 1, 1, _collect("coalesce(list({0}) FILTER (WHERE {0} IS NOT NULL), [])")),
-    _own("array_agg", 1, 1, _collect("coalesce(list({0}) FILTER (WHERE {0} IS NOT NULL), [])")),
-    _own("collect_set", 1, 1, _collect("coalesce(list(DISTINCT {0}) FILTER (WHERE {0} IS NOT NULL), [])")),
+    _own("collect_list", 1, 1, _collect),
+    _own("array_agg", 1, 1, _collect),
+    _own("collect_set", 1, 1, _collect_set),
     _own("max_by", 2, 2, _by("max_by")), _own("min_by", 2, 2, _by("min_by")),
-    _text("median", "d", t.Double(), "median({0})"),
-    _text("corr", "dd", t.Double(), "corr({0}, {1})"),
+    _text("median", "d", t.Double(), _over("median", "{0}")),
+    _text("corr", "dd", t.Double(), _over("corr", "{0}", "{1}")),
 ])  # fmt: skip
 """Functions of the rows of a group."""
+
+
+def _place(name: str) -> Make:
+    return lambda values: Value(f"{name}({values[0].text})", values[0].type)
+
 
 WINDOWS: Final[dict[str, Function]] = dict([
     _text("row_number", "", t.Int(), "row_number()"), _text("rank", "", t.Int(), "rank()"),
     _text("dense_rank", "", t.Int(), "dense_rank()"), _text("percent_rank", "", t.Double(), "percent_rank()"),
     _text("cume_dist", "", t.Double(), "cume_dist()"), _text("ntile", "i", t.Int(), "ntile({0})"),
-    _own("first_value", 1, 1, _peak("first_value")), _own("last_value", 1, 1, _peak("last_value")),
-    _own("first", 1, 1, _peak("first_value")), _own("last", 1, 1, _peak("last_value")),
+    _own("first_value", 1, 1, _place("first_value")), _own("last_value", 1, 1, _place("last_value")),
+    _own("first", 1, 1, _place("first_value")), _own("last", 1, 1, _place("last_value")),
     _own("nth_value", 2, 2, lambda v: Value(f"nth_value({v[0].text}, {v[1].text})", v[0].type)),
     _own("lag", 1, 3, lambda v: _shifted("lag", v)), _own("lead", 1, 3, lambda v: _shifted("lead", v)),
 ])  # fmt: skip
@@ -753,5 +825,3 @@ def now_functions(setting: Setting) -> dict[str, Value]:
         "current_timestamp": moment, "now": moment, "current_date": day, "curdate": day, "localtimestamp": wall,
         "current_timezone": zone,
     }  # fmt: skip
-
-

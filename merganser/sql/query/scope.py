@@ -86,7 +86,9 @@ class Scope:
             if len(found) > 1:
                 text = ".".join(parts[:taken])
                 tables = ", ".join(relation.alias for relation, _ in found)
-                raise InvalidInputError(f"column '{text}' is ambiguous: {tables} have one. Write {found[0][0].alias}.{text}.")
+                raise InvalidInputError(
+                    f"column '{text}' is ambiguous: {tables} have one. Write {found[0][0].alias}.{text}."
+                )
             relation, position = found[0]
             return inside(relation.value(position), parts[taken:])
         if first in self.merged:
@@ -122,7 +124,11 @@ class Scope:
             return InvalidInputError(f"there is no column '{text}'{where}. {did_you_mean(parts[1], own)}", column=text)
         near = closest(parts[-1], names)
         known = list(dict.fromkeys(names))
-        hint = f"Did you mean '{near}'?" if near else (f"There are {', '.join(known[:8])}." if known else "No table is read.")
+        hint = (
+            f"Did you mean '{near}'?"
+            if near
+            else (f"There are {', '.join(known[:8])}." if known else "No table is read.")
+        )
         return InvalidInputError(f"there is no column '{text}'{where}. {hint}", column=text)
 
 
