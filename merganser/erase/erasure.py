@@ -16,7 +16,7 @@ Docs: decision 0065.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -57,6 +57,7 @@ from merganser.files.masks import NO_VECTORS, vectors_by_bucket
 from merganser.lsm.abandoned import remove_files
 from merganser.lsm.held import local_copies
 from merganser.meta.data_file import ManifestEntry
+from merganser.meta.index_manifest import DELETION_VECTORS, HASH
 from merganser.meta.kept import is_kept
 from merganser.meta.live_files import BucketId
 from merganser.meta.row_counts import RowCounts, RowEdit
@@ -93,6 +94,11 @@ _UNNAMED: Final = (
 _SHARDS: Final = (
     "The file remembers the shards of the table's stream, and a shard is of a partition that the rows were in. "
     "erase(..., everywhere=True) takes the partition from it. A damaged file is written again by table.repair()."
+)
+
+_INDEX: Final = (
+    "The index file was made by another engine, and its type '{}' is not known, so it was not read. Drop the index "
+    "with that engine, repeat the call, and build the index again."
 )
 
 
@@ -172,7 +178,7 @@ class Erasing:
         self._erase_line(self.table)
         if self.everywhere:
             self._end(found)
-            self._forget_shards()
+            self._forget_shards(found.lines)
         old_ms = self.env.now_ms() - DAY_MS
         self._removed.update(remove_orphans(self.table, self.env, older_than_ms=old_ms, dry_run=False))
         self._drop_copies()
@@ -467,19 +473,22 @@ class Erasing:
             unread -= inventory.named(lambda line, one: self._is_later(line, one, or_equal=True))
         return hits | unread
 
-    def _forget_shards(self) -> None:
+    def _forget_shards(self, lines: Sequence[Line]) -> None:
         """Take partitions that nothing else names from the shards of streams, and from the files that remember them.
 
         The commit goes first: processes that know the shards learn of it, and find the same ones.
         """
+        if not any(_keeps_partitions_of_shards(line.table) for line in lines):
+            return
         inventory = take_inventory(self.table, self.env)
-        for line, store, of_files in self._shards(inventory):
+        known = inventory.partitions(self._dirty_paths(inventory))
+        for line, store, of_files in self._shards(inventory, known):
             newest = Publisher(line.table, self.env).latest().snapshot
             if newest is None or not any(of_files.values()):
                 continue
             with store.lock:
                 every = {one.id: one.partition for one in store.up_to(newest) if one.partition}
-            mine = self._partitions_sought(inventory, line, set(every.values()))
+            mine = may_be_of(line.table, set(every.values()) - known, self._finder.sought)
             ids = [name for name, partition in every.items() if partition in mine]
             if ids:
                 marked = {FORGOTTEN: ",".join(ids)}
@@ -487,23 +496,22 @@ class Erasing:
                 newest = Publisher(line.table, self.env).commit(change) or newest
             store.remember_alone(newest)
 
-    def _shards(self, inventory: Inventory) -> Iterator[tuple[Line, ShardStore, dict[str, bool]]]:
-        """Yield lines with a shard stream, and which files remember shards of partitions of rows that are sought."""
+    def _shards(self, inventory: Inventory, known: set[bytes]) -> Iterator[tuple[Line, ShardStore, dict[str, bool]]]:
+        """Yield lines with a shard stream, and which files remember shards of partitions of rows that are sought.
+
+        Args:
+            known: partitions that other files are in.
+        """
         for line in inventory.lines:
             stream = stream_of(line.table.schema.options, line.table.branch)
-            if stream is None or not line.table.schema.partition_keys:
+            if stream is None or not _keeps_partitions_of_shards(line.table):
                 continue
             store = ShardStore(line.table, self.env, stream)
             of_files = {
-                path: named is None or bool(self._partitions_sought(inventory, line, named))
+                path: named is None or bool(may_be_of(line.table, named - known, self._finder.sought))
                 for path, named in store.partitions().items()
             }
             yield line, store, of_files
-
-    def _partitions_sought(self, inventory: Inventory, line: Line, partitions: Collection[bytes]) -> set[bytes]:
-        """Return those of some partitions that rows may have been in that are sought, and that no other file is in."""
-        strange = set(partitions) - inventory.partitions(self._dirty_paths(inventory))
-        return may_be_of(line.table, strange, self._finder.sought)
 
     # what is left
 
@@ -529,9 +537,14 @@ class Erasing:
                 self._finder.search([stored])
             if stored is None or self._finder.hits[path]:
                 held.append(Holding("file", path.rpartition("/")[2], self.table.branch, _UNNAMED))
-        for line, _, of_files in self._shards(inventory):
+        for line, _, of_files in self._shards(inventory, inventory.partitions(self._dirty_paths(inventory))):
             names = sorted(path.rpartition("/")[2] for path, holds in of_files.items() if holds)
             held += [Holding("file", name, line.table.branch, _SHARDS) for name in names]
+        for line in inventory.lines:
+            reader = MetaReader(line.table.paths, self.env, line.table.name)
+            for one in reader.index(reader.snapshots.latest()):
+                if one.index_type not in (HASH, DELETION_VECTORS):
+                    held.append(Holding("file", one.name, line.table.branch, _INDEX.format(one.index_type)))
         latest = inventory.lines[0].of_kind("snapshot")
         sought = self._finder.sought
         return Erasure(
@@ -553,6 +566,10 @@ class Erasing:
             rows_read=sum(file.row_count for file in files),
             bytes_read=sum(file.size for file in files),
         )
+
+
+def _keeps_partitions_of_shards(table: TableDef) -> bool:
+    return bool(table.schema.partition_keys) and stream_of(table.schema.options, table.branch) is not None
 
 
 def _indexes_of_nothing(table: TableDef, reader: MetaReader, state: TableState) -> tuple[CommitMessage, ...]:

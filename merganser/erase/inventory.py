@@ -210,6 +210,8 @@ def may_hold(env: Env, files: Mapping[str, StoredFile], sought: Sought) -> set[s
 
 def may_be_of(table: TableDef, partitions: Collection[bytes], sought: Sought) -> set[bytes]:
     """Return those of some partitions, of which no file is known, that may have held rows that are sought."""
+    if not partitions:
+        return set()
     kept = partitions_through(table, set(partitions), partition_filter(table, sought.where))
     if sought.by is None or sought.keys is None:
         return set(kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import merganser as mg
 import merganser.spark as ms
 from merganser import changes as c
 from merganser.errors import InvalidInputError
+from tests.unit.erase.traces import traces
 
 pytestmark = pytest.mark.spark
 
@@ -165,3 +167,19 @@ def test_tasks_erase_rows(spark: SparkSession, catalog: mg.Catalog, kind: str) -
     assert (report.rows, report.erased_by) == (2, "privacy")
     assert [one.name for one in report.ended if one.kind == "tag"] == ["v1"]
     assert values(table) == {k: k for k in range(40) if k not in (7, 12)}
+
+
+@pytest.mark.parametrize("options", [{"bucket": "-1"}, {"bucket": "1", "stream.enabled": "true"}])
+def test_tasks_erase_partitions_from_metadata(
+    spark: SparkSession, catalog: mg.Catalog, options: dict[str, str]
+) -> None:
+    """A partition column holds the person's name: no index manifest and no file of shards has it afterwards."""
+    schema = {"id": "BIGINT", "name": "STRING"}
+    table = catalog.create_table(
+        "shop.people", schema, primary_key=["id", "name"], partition_by=["name"], options=options
+    )
+    table.write([{"id": 7, "name": "Ada-Lovelace"}, {"id": 8, "name": "Bo"}])
+    assert ms.erase(spark, table, "id = 7", everywhere=True).is_complete
+    files = {str(path): path.read_bytes() for path in Path(table.path).rglob("*") if path.is_file()}
+    assert traces(files, "Ada-Lovelace") == []
+    assert table.read().to_pylist() == [{"id": 8, "name": "Bo"}]

@@ -18,11 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import merganser as mg
+from merganser.commit.message import CommitMessage
+from merganser.commit.publish import Change, Publisher
 from merganser.erase import endings, erasure
 from merganser.erase.erasure import Erasing
 from merganser.errors import ExpiredError, InvalidInputError
+from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.shard_store import ShardStore
 from merganser.meta.shard_stream import stream_of
+from merganser.meta.snapshot import COMPACT
 from merganser.meta.snapshots import SnapshotStore
 from merganser.scan.gaps import Gap
 from merganser.storage.protocol import Storage
@@ -459,6 +463,18 @@ def test_statistics_of_a_snapshot_that_has_expired_count(where: str) -> None:
     assert ("tag", "after") in [(one.kind, one.name) for one in table.erase(where).held]
     assert table.erase(where, everywhere=True).is_complete
     assert found(table) == []
+
+
+def test_index_files_of_unknown_types_are_held() -> None:
+    table = table_of({}, "")
+    table.write([mine("old"), row("a")])
+    own = IndexEntry(b"\0" * 12, 0, "BTREE", "index-other-1", 4, 1)
+    table.env.storage.create(f"{table.path}/index/index-other-1", b"else")
+    message = CommitMessage(own.partition, own.bucket, -1, (), index_added=(own,))
+    Publisher(table.definition, table.env).commit(Change((message,), "other", kind=COMPACT))
+    report = opened(table.env.storage).erase(f"k = '{TOKEN}'", everywhere=True)
+    assert [(one.kind, one.name) for one in report.held] == [("file", "index-other-1")]
+    assert "'BTREE' is not known" in report.held[0].advice
 
 
 def test_statistics_of_rows_that_were_read_do_not_count() -> None:
