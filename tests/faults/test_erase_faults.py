@@ -22,10 +22,12 @@ _CHANGING = frozenset({"create", "replace", "delete", "delete_empty", "close", "
 _names = itertools.count()
 
 
-def _base(options: dict[str, str], key: list[str]) -> dict[str, bytes]:
+def _base(options: dict[str, str], key: list[str], part: list[str]) -> dict[str, bytes]:
     catalog = catalog_over(memory_with({}, f"erase-faults-{next(_names)}"))
     catalog.create_database("db")
-    table = catalog.create_table("db.t", {"k": "STRING", "v": "INT"}, primary_key=key, options=options)
+    table = catalog.create_table(
+        "db.t", {"k": "STRING", "v": "INT"}, primary_key=key, partition_by=part, options=options
+    )
     table.write([{"k": "a", "v": 1}, {"k": TOKEN, "v": 1}])
     table.tags.create("v1")
     table.branches.create("b1", tag="v1")
@@ -50,12 +52,18 @@ def _rows(storage: Storage, branch: str = "main") -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("options", "key"),
-    [({"bucket": "1", "changelog-producer": "input"}, ["k"]), ({"deletion-vectors.enabled": "true"}, [])],
-    ids=["keyed", "append"],
+    ("options", "key", "part"),
+    [
+        ({"bucket": "1", "changelog-producer": "input"}, ["k"], []),
+        ({"deletion-vectors.enabled": "true"}, [], []),
+        ({"bucket": "-1", "stream.enabled": "true"}, ["k", "v"], ["k"]),
+    ],
+    ids=["keyed", "append", "shards"],
 )
-def test_an_erasure_that_was_stopped_is_finished_by_the_next_one(options: dict[str, str], key: list[str]) -> None:
-    files = _base(options, key)
+def test_an_erasure_that_was_stopped_is_finished_by_the_next_one(
+    options: dict[str, str], key: list[str], part: list[str]
+) -> None:
+    files = _base(options, key, part)
     mine = {"k": TOKEN, "v": 1}
     others, in_branch = [{"k": "a", "v": 1}, {"k": "b", "v": 2}], [{"k": "a", "v": 1}]
 
