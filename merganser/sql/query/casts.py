@@ -244,6 +244,9 @@ def _decimal(op: str, left: Value, right: Value, name: str) -> Value:
             kind = bounded(first.precision + second.precision + 1, first.scale + second.scale)
             if first.scale + second.scale > 38:
                 raise UnsupportedError("cannot multiply DECIMALs of this scale in this process. Run it on Spark.")
+            digits = min(first.precision + second.precision, 38)  # else DuckDB multiplies in 64 bits, and overflows
+            if digits > 18:
+                a = f"CAST({a} AS DECIMAL({digits},{first.scale}))"
             return Value(f"CAST({a} * {b} AS {duck(kind)})", kind, name)
         case "/":
             scale = max(6, first.scale + second.precision + 1)

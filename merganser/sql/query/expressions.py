@@ -466,7 +466,19 @@ class Expressions:
             return Value(f"list_transform({base.text}, {text})", t.Array(element=value.type))
         if name == "filter":
             return Value(f"list_filter({base.text}, {text})", base.type)
-        raise UnsupportedError(f"cannot call {name} with a lambda in this process. Run the statement on Spark.")
+        if not isinstance(value.type, t.Boolean):
+            raise InvalidInputError(f"cannot call {name}: {_text(made.this)} is {value.type}, not BOOLEAN.")
+
+        def some(test: str) -> str:
+            return f'len(list_filter({base.text}, lambda "{own}": {test})) > 0'
+
+        ends = name in ("exists", "any_match")
+        decides = some(value.text) if ends else some(f"NOT {value.text}")
+        return Value(
+            f"CASE WHEN {base.text} IS NULL THEN NULL WHEN {decides} THEN {'TRUE' if ends else 'FALSE'} "
+            f"WHEN {some(f'({value.text}) IS NULL')} THEN NULL ELSE {'FALSE' if ends else 'TRUE'} END",
+            t.Boolean(),
+        )
 
     def _aggregate(self, node: exp.Anonymous, where: str | None, over: str | None = None) -> Value:
         name = node.name.lower()

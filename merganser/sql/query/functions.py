@@ -410,8 +410,8 @@ def _date_trunc(values: list[Value]) -> Value:
     unit = _UNITS.get(_literal_text(values[0], "date_trunc").upper())
     if unit is None:
         raise InvalidInputError(f"cannot call date_trunc: {values[0].text} is no unit.")
-    moment = values[1] if isinstance(values[1].type, MOMENTS) else cast(values[1], t.LocalZonedTimestamp(6))
-    return Value(f"CAST(date_trunc('{unit}', {moment.text}) AS {duck(moment.type)})", moment.type)
+    kind = t.LocalZonedTimestamp(6)
+    return Value(f"CAST(date_trunc('{unit}', {cast(values[1], kind).text}) AS {duck(kind)})", kind)
 
 
 def _trunc(values: list[Value]) -> Value:
@@ -534,7 +534,8 @@ def _of_array(name: str, text: str, result: str = "same") -> tuple[str, Function
         made = {"same": values[0].type, "element": kind, "int": t.Int()}[result]
         return Value(text.format(*(value.text for value in values)), made)
 
-    return name, Function(text.count("{"), text.count("{"), make)
+    count = 2 if "{1}" in text else 1
+    return name, Function(count, count, make)
 
 
 def _map_part(name: str, text: str) -> tuple[str, Function]:
@@ -612,6 +613,11 @@ def _search(name: str) -> tuple[str, Function]:
     )
 
 
+def _counted(name: str) -> tuple[str, Function]:
+    text = f"CASE WHEN {{0}} IS NULL THEN NULL WHEN {{1}} <= 0 THEN '' ELSE {name}({{0}}, {{1}}) END"
+    return _text(name, "si", t.string(), text)
+
+
 SCALARS: Final[dict[str, Function]] = dict([
     _own("coalesce", 1, None, _coalesce), _own("nvl", 2, 2, _coalesce), _own("ifnull", 2, 2, _coalesce),
     _own("if", 3, 3, _if), _own("nullif", 2, 2, _nullif), _own("nvl2", 3, 3, _nvl2),
@@ -632,10 +638,10 @@ SCALARS: Final[dict[str, Function]] = dict([
     _text("instr", "ss", t.Int(), "CAST(instr({0}, {1}) AS INTEGER)"),
     _text("locate", "ss", t.Int(), "CAST(instr({1}, {0}) AS INTEGER)"),
     _text("position", "ss", t.Int(), "CAST(instr({1}, {0}) AS INTEGER)"),
-    _text("left", "si", t.string(), "CASE WHEN {1} <= 0 THEN '' ELSE left({0}, {1}) END"),
-    _text("right", "si", t.string(), "CASE WHEN {1} <= 0 THEN '' ELSE right({0}, {1}) END"),
+    _counted("left"),
+    _counted("right"),
     _text("reverse", "s", t.string(), "reverse({0})"),
-    _text("repeat", "si", t.string(), "CASE WHEN {1} <= 0 THEN '' ELSE repeat({0}, {1}) END"),
+    _counted("repeat"),
     _text("ascii", "s", t.Int(), "CASE WHEN {0} = '' THEN 0 ELSE CAST(ord({0}) AS INTEGER) END"),
     _text("initcap", "s", t.string(), "array_to_string(list_transform(string_split(lower({0}), ' '), "
           "lambda _w: upper(_w[1:1]) || _w[2:]), ' ')"),
@@ -690,7 +696,11 @@ SCALARS: Final[dict[str, Function]] = dict([
     _own("struct", 1, None, _struct), _own("row", 1, None, _row),
     _own("element_at", 2, 2, _element_at), _own("sort_array", 1, 2, _sort_array), _own("sequence", 2, 3, _sequence),
     _own("array_position", 2, 2, _array_position),
-    _own("array_contains", 2, 2, _array_contains), _of_array("array_distinct", "list_distinct({0})"),
+    _own("array_contains", 2, 2, _array_contains), _of_array(
+        "array_distinct",
+        "list_filter({0}, lambda _e, _i: CASE WHEN _e IS NULL THEN NOT list_contains(list_transform({0}[1:_i - 1], "
+        "lambda _f: _f IS NULL), TRUE) ELSE list_position({0}, _e) = _i END)",
+    ),
     _of_array("array_max", "list_max({0})", "element"), _of_array("array_min", "list_min({0})", "element"),
     _of_array("array_reverse", "list_reverse({0})"),
     _of_array("array_append", "list_append({0}, {1})"), _of_array("array_prepend", "list_prepend({1}, {0})"),

@@ -1,0 +1,139 @@
+"""Sessions: state, scripts, parameters, errors with their places, counts, and what reaches the scans."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import merganser as mg
+from merganser.errors import InvalidInputError, NotFoundError, SqlSyntaxError
+from merganser.sql.embedded import setting_of
+from merganser.sql.parse import parse
+from merganser.sql.query import bind
+from merganser.sql.session import Session
+from merganser.sql.sources import Sources
+from merganser.sql.statements import Query
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    catalog = mg.catalog(tmp_path)
+    catalog.create_database("default")
+    made = catalog.session()
+    made.sql(
+        "CREATE TABLE orders (id BIGINT, city STRING, amount INT, PRIMARY KEY (id) NOT ENFORCED) WITH ('bucket' = '1');"
+        "INSERT INTO orders VALUES (1, 'Oslo', 10), (2, 'Rome', 20), (3, NULL, NULL)"
+    )
+    return made
+
+
+def _references(session: Session, text: str) -> list[tuple[list[str], str, int | None]]:
+    (statement,) = parse(text)
+    assert isinstance(statement, Query)
+    bound = bind(statement.tree, Sources(session.state).source, setting_of(session.state))
+    return [(r.columns, str(r.where or ""), r.limit) for r in bound.references]
+
+
+def test_columns_filters_and_limits_reach_the_scan(session: Session) -> None:
+    assert _references(session, "SELECT city FROM orders WHERE id = 7 AND upper(city) = 'X'") == [
+        (["id", "city"], "id = 7 AND upper(city) = 'X'", None)
+    ]
+    assert _references(session, "SELECT id FROM orders LIMIT 2") == [(["id"], "", 2)]
+    assert _references(session, "SELECT count(*) FROM orders LIMIT 2") == [([], "", None)]
+    joined = "SELECT a.id FROM orders a LEFT JOIN orders b ON a.id = b.amount WHERE a.id > 1 AND b.city = 'x'"
+    assert _references(session, joined) == [(["id"], "id > 1", None), (["city", "amount"], "", None)]
+    inner = "SELECT a.id FROM orders a JOIN orders b ON a.id = b.amount AND b.city = 'x'"
+    assert _references(session, inner) == [(["id"], "", None), (["city", "amount"], "city = 'x'", None)]
+    nested = "SELECT id FROM (SELECT * FROM orders WHERE amount > 5) WHERE id = 1"
+    assert _references(session, nested)[0][1] == "amount > 5"
+
+
+def test_parameters_keep_their_types(session: Session) -> None:
+    given = {
+        "t": "it's; DROP TABLE orders --", "n": -5, "big": 2**40, "d": 1.5, "m": Decimal("1.50"), "b": True, "x": None,
+        "day": date(2026, 1, 31), "at": datetime(2026, 1, 31, 10), "raw": b"\x00'", "list": [1, 2],
+    }  # fmt: skip
+    names = ", ".join(f":{name} AS {name}" for name in given)
+    rows = session.sql(f"SELECT {names}", parameters=given)
+    assert rows.to_pylist() == [given]
+    assert rows.schema.field("m").type == pa.decimal128(3, 2)
+    with pytest.raises(SqlSyntaxError, match="no value was given for the parameter :nothing"):
+        session.sql("SELECT :nothing", parameters=given)
+
+
+def test_counts_and_snapshots_are_told(session: Session) -> None:
+    result = session.execute("INSERT INTO orders VALUES (4, 'Bern', 1), (5, 'Bern', 2)")
+    assert (result.counts, result.snapshot is not None, result.has_rows) == ({"inserted": 2}, True, False)
+    assert session.execute("DELETE FROM orders WHERE id = 99").snapshot is None
+    assert session.execute("SELECT 1").has_rows
+
+
+def test_a_script_tells_which_statement_failed_and_a_syntax_error_runs_none(session: Session) -> None:
+    with pytest.raises(NotFoundError, match=r"statement 2 of 3.*nowhere.*The statements before it have run"):
+        session.sql("INSERT INTO orders VALUES (9, 'x', 1); SELECT * FROM nowhere; DELETE FROM orders")
+    assert session.sql("SELECT count(*) AS n FROM orders").to_pylist() == [{"n": 4}]
+    with pytest.raises(SqlSyntaxError) as told:
+        session.sql("DELETE FROM orders;\n\n  SELEC 1")
+    assert (told.value.context["line"], told.value.context["column"]) == (3, 3)
+    assert "Did you mean SELECT?" in str(told.value)
+    for text, line, column in (("SELECT 'a", 1, 8), ("SELECT 1;\n /* x", 2, 2), ("SELECT `a", 1, 8)):
+        with pytest.raises(SqlSyntaxError) as told:
+            session.sql(text)
+        assert (told.value.context["line"], told.value.context["column"]) == (line, column)
+
+
+def test_all_references_of_a_statement_read_one_snapshot(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    (statement,) = parse("SELECT a.id FROM orders a JOIN orders b ON a.id = b.id")
+    assert isinstance(statement, Query)
+    sources = Sources(session.state)
+    bound = bind(statement.tree, sources.source, setting_of(session.state))
+    first = bound.references[0].source.open(["id"], None, None)
+    session.sql("INSERT INTO orders VALUES (7, 'x', 1)")
+    second = bound.references[1].source.open(["id"], None, None)
+    assert first.snapshot == second.snapshot is not None
+
+
+def test_limits_of_rows_and_time(session: Session) -> None:
+    session.sql("SET sql.max-rows = 2")
+    with pytest.raises(InvalidInputError, match=r"more than 2 rows, the limit of 'sql.max-rows'"):
+        session.sql("SELECT * FROM orders")
+    session.sql("RESET; SET sql.timeout = '300 ms'")
+    with pytest.raises(InvalidInputError, match=r"stopped after 0.3 s"):
+        session.sql("SELECT count(*) FROM range(100000000) a, range(1000) b")
+
+
+def test_tags_are_renamed_and_replaced(session: Session) -> None:
+    table = session.state.table(("orders",))
+    table.tags.create("a", retain="1 d")
+    session.sql("INSERT INTO orders VALUES (8, 'x', 1)")
+    table.tags.rename("a", "b")
+    (tag,) = table.tags.list()
+    assert (tag.name, tag.snapshot.id, tag.time_retained is not None) == ("b", 1, True)
+    table.tags.replace("b")
+    (tag,) = table.tags.list()
+    assert (tag.name, tag.snapshot.id, tag.time_retained) == ("b", 2, None)
+    with pytest.raises(NotFoundError):
+        table.tags.rename("nothing", "c")
+
+
+def test_wrong_statements_change_nothing(session: Session) -> None:
+    for text, word in {
+        "INSERT INTO orders VALUES (1, 'a')": "gives 2 columns",
+        "INSERT INTO orders (id, idd) VALUES (1, 2)": "no column 'idd'",
+        "INSERT INTO orders (id, id) VALUES (1, 2)": "named twice",
+        "INSERT INTO orders SELECT 'x', 'y', 1": "id",
+        "UPDATE orders SET amount = 1, amount = 2": "twice",
+        "DELETE FROM orders WHERE amount": "BOOLEAN|condition",
+        "SELECT id FROM orders GROUP BY city": "GROUP BY",
+        "SELECT city FROM orders WHERE sum(amount) > 1": "aggregates",
+        "SELECT id FROM orders, orders": "two tables",
+        "SELECT id FROM orders a JOIN orders b ON a.id = b.id": "ambiguous",
+        "ALTER TABLE orders ADD COLUMN amount INT": "exist",
+    }.items():
+        with pytest.raises(InvalidInputError, match=word):
+            session.sql(text)
+    assert session.sql("SELECT max(snapshot_id) AS n FROM orders$snapshots").to_pylist() == [{"n": 1}]
