@@ -7,6 +7,7 @@ expressions inside of statements are parsed by sqlglot (`trees`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from sqlglot import exp
@@ -38,7 +39,15 @@ def parse(text: str, parameters: Mapping[str, Any] | None = None) -> tuple[s.Sta
     Raises:
         SqlSyntaxError: a statement is not understood; with line and column of the whole text.
     """
-    return tuple(_statement(piece, dict(parameters or {})) for piece in pieces(text))
+    if not parameters:
+        return _parsed(text)
+    return tuple(_statement(piece, dict(parameters)) for piece in pieces(text))
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> tuple[s.Statement, ...]:
+    """Parse a text without parameters. Trees in statements are never changed: whoever runs one copies it."""
+    return tuple(_statement(piece, {}) for piece in pieces(text))
 
 
 def _statement(piece: Piece, parameters: dict[str, Any]) -> s.Statement:

@@ -51,6 +51,7 @@ class Sources:
         name, options = self.name_of(node)
         handle = self.state.handle(name, {**self._session_options(name), **options})
         travel = self._travel(node, handle)
+        keyed = isinstance(handle, Table) and bool(handle.primary_key) and not options
         return Source(
             name=handle.name,
             fields=fields_of(handle, travel),
@@ -58,6 +59,7 @@ class Sources:
             open=lambda columns, where, limit: self._fixed(
                 handle, read(handle, columns, where, limit, travel, self.state.zone)
             ),
+            lookup=(lambda keys, columns: handle.lookup(keys, columns=columns, **travel)) if keyed else None,
         )
 
     def _fixed(self, handle: Any, scan: Any) -> Any:

@@ -48,6 +48,8 @@ class _Binder:
     setting: Setting
     references: list[Reference] = field(default_factory=list)
     aliases: int = 0
+    top: exp.Expression | None = None
+    plain: list[str] | None = None
 
     # queries
 
@@ -100,13 +102,13 @@ class _Binder:
         from_ = self._from(node, scope, ctes)
         binder = self._expressions(scope, ctes)
         binder.windows = {w.name.lower(): w for w in node.args.get("windows") or []}
-        where = ""
+        where, pushed = "", True
         if node.args.get("where") is not None:
             count = binder.aggregates
             where = f" WHERE {binder.condition(node.args['where'].this, 'WHERE')}"
             if binder.aggregates > count:
                 raise InvalidInputError("WHERE cannot have aggregates. Use HAVING.")
-            self._push(node.args["where"].this, scope)
+            pushed = self._push(node.args["where"].this, scope)
         items = self._items(node, scope, binder)
         columns = [(value.name, value.type) for value in items]
         scope.aliases = {}
@@ -128,7 +130,10 @@ class _Binder:
         text = f"SELECT{distinct} {shown}{from_}{where}{group}{having}"
         order = self._order(node, scope, binder, items, names)
         text += order + self._limit(node, binder)
-        self._push_limit(node, first, plain=not (grouped or distinct or order or binder.aggregates or having))
+        simple = pushed and not (grouped or distinct or order or binder.aggregates or having)
+        limited = self._push_limit(node, first) if simple else False
+        if node is self.top and simple and limited:
+            self.plain = _plain(items, scope)
         return Bound(text, columns)
 
     def _items(self, node: exp.Select, scope: Scope, binder: Expressions) -> list[Value]:
@@ -495,40 +500,45 @@ class _Binder:
 
     # what goes down into the scans
 
-    def _push(self, condition: exp.Expression, scope: Scope) -> None:
-        """Give a table the conditions on its columns alone; they stay in the query, too."""
-        for part in _conjuncts(condition):
-            if part.find(exp.Query, exp.Anonymous) is not None and part.find(exp.Query) is not None:
-                continue
-            columns = list(part.find_all(exp.Column))
-            owners = {id(found): found for found in (_owner(column, scope) for column in columns)}
-            if len(owners) != 1:
-                continue
-            relation = next(iter(owners.values()))
-            if relation is None or relation.reference is None or relation.may_lack:
-                continue
-            try:
-                predicate = parse_predicate(
-                    _bare(part, relation, scope).sql(dialect=Queries), relation.reference.source.fields,
-                    setting=self.setting,
-                )  # fmt: skip
-            except MerganserError:
-                continue  # the query itself tests it
-            relation.reference.filters.append(predicate)
+    def _push(self, condition: exp.Expression, scope: Scope) -> bool:
+        """Give tables the conditions on their columns alone, which stay in the query; return whether all were given."""
+        parts = _conjuncts(condition)
+        return sum(self._push_one(part, scope) for part in parts) == len(parts)
 
-    def _push_limit(self, node: exp.Select, first: int, *, plain: bool) -> None:
-        """Read no more rows than a LIMIT asks for, if any of them will do."""
+    def _push_one(self, part: exp.Expression, scope: Scope) -> bool:
+        if part.find(exp.Query) is not None:
+            return False
+        owners = {id(found): found for found in (_owner(column, scope) for column in part.find_all(exp.Column))}
+        relation = next(iter(owners.values())) if len(owners) == 1 else None
+        if relation is None or relation.reference is None or relation.may_lack:
+            return False
+        try:
+            predicate = parse_predicate(
+                _bare(part, relation, scope).sql(dialect=Queries),
+                relation.reference.source.fields,
+                setting=self.setting,
+            )
+        except MerganserError:
+            return False  # the query itself tests it
+        relation.reference.filters.append(predicate)
+        return True
+
+    def _push_limit(self, node: exp.Select, first: int) -> bool:
+        """Read no more rows than a LIMIT asks for; return whether the query gives rows of one table as they are."""
         mine = self.references[first:]
+        if len(mine) != 1 or node.args.get("joins") or node.args.get("laterals") or node.find(exp.Window):
+            return False
+        from_ = node.args.get("from_")
+        if from_ is None or not isinstance(from_.this, exp.Table) or node.args.get("offset") is not None:
+            return False
         limit = node.args.get("limit")
-        if not plain or len(mine) != 1 or limit is None or node.args.get("joins") or node.args.get("laterals"):
-            return
-        if node.args.get("offset") is not None or node.args.get("where") is not None:
-            return
-        if not isinstance(node.args["from_"].this, exp.Table) or node.find(exp.Window) is not None:
-            return
-        count = limit.expression
-        if isinstance(count, exp.Literal) and count.name.isdigit():
-            mine[0].limit = int(count.name)
+        if limit is None:
+            return True
+        count = limit.expression if isinstance(limit, exp.Limit) else None
+        if not isinstance(count, exp.Literal) or not count.name.isdigit():
+            return False
+        mine[0].limit = int(count.name)
+        return True
 
 
 def bind(tree: exp.Expression, resolve: Resolve, setting: Setting) -> BoundQuery:
@@ -544,12 +554,21 @@ def bind(tree: exp.Expression, resolve: Resolve, setting: Setting) -> BoundQuery
         InvalidInputError: an unknown column or function, or types that do not fit.
         UnsupportedError: something that this process would compute otherwise than Spark.
     """
-    binder = _Binder(resolve, setting)
+    binder = _Binder(resolve, setting, top=tree)
     bound = binder.query(tree, None, {})
     names = [name for name, _ in bound.columns]
     bound = Bound(bound.text, [(name, solid(kind)) for name, kind in bound.columns])
     kinds = [kind for _, kind in bound.columns]
-    return BoundQuery(names, kinds, binder.references, _typed(bound), setting)
+    return BoundQuery(names, kinds, binder.references, _typed(bound), setting, binder.plain)
+
+
+def _plain(items: Sequence[Value], scope: Scope) -> list[str] | None:
+    """Return the columns of a table that a list of SELECT names, if it names nothing else."""
+    if len(scope.relations) != 1 or scope.relations[0].reference is None:
+        return None
+    relation = scope.relations[0]
+    names = {f"{quoted(relation.alias)}.{quoted(name)}": name for name, _ in relation.columns}
+    return [names[item.text] for item in items] if all(item.text in names for item in items) else None
 
 
 def _typed(bound: Bound) -> str:

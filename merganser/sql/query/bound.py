@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
 from sqlglot import exp
 
 from merganser.expr.build import conjunction
@@ -22,13 +23,15 @@ class Source:
         name: for messages.
         fields: its columns.
         key: the columns of its primary key; empty if it has none.
-        open: takes columns, a filter and a limit, and returns a scan with `to_reader`.
+        open: takes columns, a filter and a limit, and returns a scan.
+        lookup: takes a table of keys and columns, and returns the rows of these keys; None: it cannot.
     """
 
     name: str
     fields: Sequence[t.Field]
     key: tuple[str, ...]
     open: Callable[[Sequence[str], Predicate | None, int | None], Any]
+    lookup: Callable[[pa.Table, Sequence[str]], pa.Table] | None = None
 
 
 @dataclass
@@ -71,6 +74,7 @@ class BoundQuery:
         references: the tables that it reads.
         text: for DuckDB.
         setting: the time zone and the time of the query.
+        plain: the columns, if the query reads columns of one table with conditions that the scan tests, and no more.
     """
 
     names: Sequence[str]
@@ -78,3 +82,4 @@ class BoundQuery:
     references: Sequence[Reference]
     text: str
     setting: Setting
+    plain: Sequence[str] | None = None

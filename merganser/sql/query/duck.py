@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -18,6 +18,7 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 from merganser.sql.query.bound import BoundQuery, Reference
 from merganser.sql.query.casts import MACROS
+from merganser.sql.query.keys import keys_asked
 from merganser.sql.query.kinds import is_null
 
 _BATCH: Final = 65_536
@@ -63,6 +64,9 @@ def run(bound: BoundQuery, *, timeout: float | None = None, running: Running | N
     Raises:
         InvalidInputError: a value overflows, does not cast, or a division by zero.
     """
+    schema = pa.schema([pa.field(n, _arrow(k)) for n, k in zip(bound.names, bound.types, strict=True)])
+    if bound.plain is not None and timeout is None:
+        return Batches(schema, _read(bound.references[0], bound.plain, schema))
     with _OPEN:
         connection = _root().cursor()
     connection.execute(f"SET TimeZone = '{bound.setting.zone or 'UTC'}'")
@@ -74,14 +78,13 @@ def run(bound: BoundQuery, *, timeout: float | None = None, running: Running | N
         timer = threading.Timer(timeout, connection.interrupt)
         timer.daemon = True
         timer.start()
-    schema = pa.schema([pa.field(n, _arrow(k)) for n, k in zip(bound.names, bound.types, strict=True)])
 
     def batches() -> Iterator[pa.RecordBatch]:
         if running is not None:
             running.stop = connection.interrupt
         try:
             for batch in connection.sql(bound.text).to_arrow_reader(_BATCH):
-                yield _conformed(batch, schema)
+                yield _conformed(batch.columns, schema)
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             of_scan = next((scan.error for scan in scans if scan.error is not None), None)
             raise (of_scan or told(error, timeout)) from error
@@ -107,10 +110,10 @@ def _arrow(kind: t.DataType) -> pa.DataType:
     return pa.null() if is_null(kind) else arrow_type(kind)
 
 
-def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows in the types that merganser hands out."""
+def _conformed(given: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    """Return columns in the types that merganser hands out."""
     columns = []
-    for column, wanted in zip(batch.columns, schema, strict=True):
+    for column, wanted in zip(given, schema, strict=True):
         if column.type == wanted.type:
             columns.append(column)
         elif pa.types.is_null(wanted.type):
@@ -126,6 +129,45 @@ def _moved(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return column.cast(kind)
 
 
+def rows_of(reference: Reference) -> Any:
+    """Return the rows that a reference needs, with `schema` and `to_batches`: looked up by key, or scanned for."""
+    source, where = reference.source, reference.where
+    columns = reference.columns or [source.fields[0].name]
+    if source.lookup is not None:
+        keys = keys_asked(where, source.key, {f.name: f.type for f in source.fields})
+        if keys is not None and where is not None:
+            needed = [*columns, *(name for name in where.columns if name not in columns)]
+            try:
+                found = source.lookup(keys, needed)
+            except (UnsupportedError, InvalidInputError):
+                pass  # of some tables, rows are not looked up
+            else:
+                return Held(where.apply(found).select(columns))
+    return source.open(columns, where, reference.limit)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Rows in memory, with the verbs of a scan."""
+
+    rows: pa.Table
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the rows."""
+        return self.rows.schema
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
+        yield from self.rows.to_batches()
+
+
+def _read(reference: Reference, columns: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield columns of a table as they are, without DuckDB."""
+    for batch in rows_of(reference).to_batches():
+        yield _conformed([batch.column(name) for name in columns], schema)
+
+
 class _Scanned(ds.InMemoryDataset):  # type: ignore[misc]
     """A reference to a table as DuckDB reads it: as often as it likes, with its own columns and filters on top.
 
@@ -134,8 +176,7 @@ class _Scanned(ds.InMemoryDataset):  # type: ignore[misc]
     """
 
     def __init__(self, reference: Reference) -> None:
-        columns = reference.columns or [reference.source.fields[0].name]
-        self._scan = reference.source.open(columns, reference.where, reference.limit)
+        self._scan = rows_of(reference)
         self.error: MerganserError | None = None
         super().__init__(self._scan.schema.empty_table())
 

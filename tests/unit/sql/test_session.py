@@ -137,3 +137,25 @@ def test_wrong_statements_change_nothing(session: Session) -> None:
         with pytest.raises(InvalidInputError, match=word):
             session.sql(text)
     assert session.sql("SELECT max(snapshot_id) AS n FROM orders$snapshots").to_pylist() == [{"n": 1}]
+
+
+def test_whole_keys_are_looked_up(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    real = mg.Table.lookup
+
+    def lookup(self: mg.Table, keys: pa.Table, **how: object) -> pa.Table:
+        asked.append(keys.num_rows)
+        return real(self, keys, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(mg.Table, "lookup", lookup)
+    assert session.sql("SELECT city FROM orders WHERE id = 2").to_pylist() == [{"city": "Rome"}]
+    assert session.sql("SELECT id FROM orders WHERE id IN (1, 3, 9) AND amount IS NULL").to_pylist() == [{"id": 3}]
+    assert session.sql("SELECT count(*) AS n FROM orders WHERE id IN (1, 2) AND id = 2").to_pylist() == [{"n": 1}]
+    assert session.sql("SELECT city FROM orders VERSION AS OF 1 WHERE 2 = id").to_pylist() == [{"city": "Rome"}]
+    assert asked == [1, 3, 2, 1]
+    assert session.sql("SELECT id FROM orders WHERE id = 1.5").to_pylist() == []
+    assert session.sql("SELECT id FROM orders WHERE id = 1 OR id = 2 ORDER BY id").num_rows == 2
+    session.sql("CREATE TABLE parts (id INT, dt STRING, n INT, PRIMARY KEY (id, dt) NOT ENFORCED) PARTITIONED BY (dt)")
+    session.sql("INSERT INTO parts VALUES (1, 'a', 1), (1, 'b', 2), (2, 'a', 3)")
+    rows = session.sql("SELECT n FROM parts WHERE id IN (1, 2) AND dt IN ('a', 'b') ORDER BY n").to_pylist()
+    assert rows == [{"n": 1}, {"n": 2}, {"n": 3}]
