@@ -19,7 +19,7 @@ from merganser.codec.data_format import format_of
 from merganser.codec.stats import SimpleStats
 from merganser.errors import NotFoundError, UnsupportedError
 from merganser.meta.consumers import ConsumerStore
-from merganser.meta.data_file import SOURCE_COMPACT, DataFile
+from merganser.meta.data_file import SOURCE_COMPACT, DataFile, ManifestEntry
 from merganser.meta.index_manifest import DELETION_VECTORS
 from merganser.meta.lag import lag_of
 from merganser.meta.lineage import rescales
@@ -276,6 +276,89 @@ def _buckets(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
 
 
+_PARTITIONS: Final = pa.schema(
+    [
+        ("partition", pa.string()),
+        ("record_count", pa.int64()),
+        ("file_size_in_bytes", pa.int64()),
+        ("file_count", pa.int64()),
+        ("last_update_time", _TIME),
+        ("created_at", _TIME),
+        ("created_by", pa.string()),
+        ("updated_by", pa.string()),
+        ("options", pa.string()),
+        ("total_buckets", pa.int32()),
+        ("done", pa.bool_()),
+        ("deleted_record_count", pa.int64()),
+    ]
+)
+
+
+def _partitions(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
+    """Return the partitions that have files. Who made them and whether they are done is stored nowhere: null."""
+    reader = MetaReader(table.paths, env, table.name)
+    state = reader.state(snapshot) if snapshot is not None else reader.latest()
+    files: dict[bytes, list[ManifestEntry]] = {}
+    for (partition, _), held in state.live.buckets.items():
+        files.setdefault(partition, []).extend(held.entries)
+    texts = _partitions_shown(table, list(files))
+    rows = []
+    for text, entries in zip(texts, files.values(), strict=True):
+        times = [entry.file.creation_time_ms for entry in entries if entry.file.creation_time_ms is not None]
+        rows.append(
+            (
+                text,
+                sum(entry.file.row_count for entry in entries),
+                sum(entry.file.size for entry in entries),
+                len(entries),
+                max(times, default=None),
+                min(times, default=None),
+                None,
+                None,
+                None,
+                max(entry.total_buckets for entry in entries),
+                None,
+                sum(entry.file.delete_row_count or 0 for entry in entries),
+            )
+        )
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(_PARTITIONS)
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, _PARTITIONS, strict=True)], schema=_PARTITIONS)
+
+
+_KEY_RANGES: Final = (
+    "partition", "bucket", "file_path", "file_format", "schema_id", "level", "record_count", "file_size_in_bytes",
+    "min_key", "max_key", "first_row_id",
+)  # fmt: skip
+
+
+def _file_key_ranges(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
+    return _files(table, env, snapshot).select(list(_KEY_RANGES))
+
+
+_AGGREGATION_FIELDS: Final = pa.schema(
+    [
+        ("field_name", pa.string()),
+        ("field_type", pa.string()),
+        ("function", pa.string()),
+        ("function_options", pa.string()),
+        ("comment", pa.string()),
+    ]
+)
+
+
+def _aggregation_fields(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
+    """Return the columns with the values and the names of their options `fields.<name>.*`, as JSON lists."""
+    rows = []
+    for field in table.schema.user_fields:
+        start = f"fields.{field.name}."
+        own = {key: str(value) for key, value in sorted(table.schema.options.items()) if key.startswith(start)}
+        functions, names = json.dumps(list(own.values())), json.dumps([key.removeprefix(start) for key in own])
+        rows.append((field.name, str(field.type), functions, names, field.description))
+    columns = list(zip(*rows, strict=True))
+    made = [pa.array(c, f.type) for c, f in zip(columns, _AGGREGATION_FIELDS, strict=True)]
+    return pa.table(made, schema=_AGGREGATION_FIELDS)
+
+
 def _tags(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
     found = TagStore(table.paths, env, table.name).list()
     return pa.table(
@@ -387,6 +470,9 @@ TABLES: Final[dict[str, Callable[[TableDef, Env, Snapshot | None], pa.Table]]] =
     "options": _options,
     "manifests": _manifests,
     "buckets": _buckets,
+    "partitions": _partitions,
+    "file_key_ranges": _file_key_ranges,
+    "aggregation_fields": _aggregation_fields,
     "tags": _tags,
     "branches": _branches,
     "consumers": _consumers,
@@ -394,7 +480,7 @@ TABLES: Final[dict[str, Callable[[TableDef, Env, Snapshot | None], pa.Table]]] =
     "table_indexes": _table_indexes,
 }
 """The system tables, by name."""
-OF_ONE_SNAPSHOT: Final = frozenset(["files", "manifests", "buckets", "table_indexes"])
+OF_ONE_SNAPSHOT: Final = frozenset(["files", "manifests", "buckets", "partitions", "file_key_ranges", "table_indexes"])
 """Those that describe one snapshot."""
 
 

@@ -11,7 +11,6 @@ import merganser as mg
 from tests.conformance.sql_cases import cases, check
 
 _LACKING = {
-    "system-files-buckets-partitions": "there is no $partitions yet",
     "analyze-table-makes-a-snapshot": "ANALYZE is not written yet",
 }
 

@@ -141,3 +141,30 @@ def test_timestamps_that_arrow_does_not_count_are_shown_too() -> None:
     )
     assert low.to_pylist() == high.to_pylist() == ["{at=10000-01-01 00:00:00.000000000}", "{at=null}"]
     assert nulls.to_pylist() == ["{at=None}"] * 2
+
+
+def test_partitions_key_ranges_and_aggregation_fields() -> None:
+    catalog = catalog_over(memory_with({}, f"system-{next(_names)}"))
+    catalog.create_database("db")
+    sums = {"bucket": "1", "merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
+    table = catalog.create_table(
+        "db.t", {"id": "INT", "p": "STRING", "n": "INT"}, primary_key=["id", "p"], partition_by=["p"], options=sums
+    )
+    for rows in ([(1, "a"), (2, "a"), (3, "b")], [(2, "a"), (4, "c")]):
+        table.write([{"id": i, "p": p, "n": 1} for i, p in rows])
+    found = table.system("partitions").to_arrow().sort_by("partition")
+    assert found.column("partition").to_pylist() == ["{a}", "{b}", "{c}"]
+    assert found.column("record_count").to_pylist() == [3, 1, 1]
+    assert found.column("file_count").to_pylist() == [2, 1, 1]
+    assert found.column("total_buckets").to_pylist() == [1, 1, 1]
+    sizes = table.files().group_by("partition").aggregate([("file_size_in_bytes", "sum")]).sort_by("partition")
+    assert found.column("file_size_in_bytes").to_pylist() == sizes.column("file_size_in_bytes_sum").to_pylist()
+    old = table.with_options({"scan.snapshot-id": "1"}).system("partitions", columns=["partition", "file_count"])
+    assert old.to_pylist() == [{"partition": "{a}", "file_count": 1}, {"partition": "{b}", "file_count": 1}]
+    ranges = table.system("file_key_ranges").to_arrow()
+    assert ranges.equals(table.files().select(ranges.column_names))
+    assert table.system("aggregation_fields", columns=["field_name", "function", "function_options"]).to_pylist() == [
+        {"field_name": "id", "function": "[]", "function_options": "[]"},
+        {"field_name": "p", "function": "[]", "function_options": "[]"},
+        {"field_name": "n", "function": '["sum"]', "function_options": '["aggregate-function"]'},
+    ]
