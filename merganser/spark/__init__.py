@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from merganser.spark.scan import changes, read
     from merganser.spark.sink import write
     from merganser.spark.source import register
+    from merganser.spark.sql import session
     from merganser.spark.stream_sink import write_stream
     from merganser.spark.stream_source import read_stream
 
@@ -36,6 +37,7 @@ __all__ = [
     "register",
     "rescale",
     "reset_stream",
+    "session",
     "update",
     "write",
     "write_stream",
@@ -54,6 +56,7 @@ _HOMES = {
     "register": "merganser.spark.source",
     "rescale": "merganser.spark.compaction",
     "reset_stream": "merganser.spark.reset",
+    "session": "merganser.spark.sql",
     "update": "merganser.spark.editing",
     "write": "merganser.spark.sink",
     "write_stream": "merganser.spark.stream_sink",

@@ -37,7 +37,7 @@ from merganser.options import write as w
 from merganser.schema import types as t
 from merganser.schema.internal_names import internal_name
 from merganser.schema.literals import default_value
-from merganser.spark.session import TASKS_PER_CORE, cores
+from merganser.spark.access import TASKS_PER_CORE, cores
 from merganser.spark.types import version_of
 from merganser.write.dynamic import assigners_of
 

@@ -24,12 +24,12 @@ from merganser.options.registry import arguments_of
 from merganser.schema import row_kind
 from merganser.schema import types as t
 from merganser.schema.table_schema import CHANGE_KIND
+from merganser.spark.access import check_frame, opened
 from merganser.spark.bucketing import quoted
 from merganser.spark.jobs import on_any_python
 from merganser.spark.keeping import MARK, UNAVAILABLE, marks
 from merganser.spark.names import Spelling, spelling_of
 from merganser.spark.pythons import warn_of_other_python
-from merganser.spark.session import check_frame, opened
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
 
 __all__ = ["REJECTED", "parse"]

@@ -15,9 +15,9 @@ from merganser.errors import MerganserError, StorageError
 from merganser.handle.table import Table
 from merganser.lsm.job import BucketJob
 from merganser.meta.snapshot import Snapshot
+from merganser.spark.access import opened, run_jobs
 from merganser.spark.jobs import batch_of
 from merganser.spark.names import setting_of, spelling_of
-from merganser.spark.session import opened, run_jobs
 from merganser.storage.env import Env
 from merganser.storage.process import process_env
 from merganser.upkeep.compact_table import RunJobs

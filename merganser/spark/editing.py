@@ -21,10 +21,10 @@ from merganser.erase.erasure import erasing
 from merganser.erase.report import Erasure
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
+from merganser.spark.access import TASKS_PER_CORE, cores, opened, run_jobs
 from merganser.spark.compaction import on_tasks
 from merganser.spark.jobs import batch_of
 from merganser.spark.names import setting_of
-from merganser.spark.session import TASKS_PER_CORE, cores, opened, run_jobs
 from merganser.spark.splits import balanced, weight_of
 from merganser.storage.env import Env
 from merganser.write.job import Outcome

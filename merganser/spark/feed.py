@@ -23,6 +23,7 @@ from merganser.errors import InvalidInputError, a_type
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
 from merganser.options.registry import arguments_of
+from merganser.spark.access import check_frame, large_batches, opened, our_errors
 from merganser.spark.bucketing import TASK, quoted, shuffle_tasks, to_tasks
 from merganser.spark.change_records import NUMBERS as POSITIONS
 from merganser.spark.change_records import TEXTS, column_of
@@ -32,7 +33,6 @@ from merganser.spark.feed_tasks import CARRIERS, DELIVERED, UNKNOWN, Deliver, Fe
 from merganser.spark.jobs import NUMBERS, on_any_python
 from merganser.spark.names import CASE, Spelling, is_exact
 from merganser.spark.pythons import warn_of_other_python
-from merganser.spark.session import check_frame, large_batches, opened, our_errors
 from merganser.spark.stream_sink import check_checkpoint, letters_request, sink_writer, total, triggered
 from merganser.spark.watch import OBSERVED, show
 from merganser.write.job import Outcome

@@ -15,7 +15,7 @@ from merganser.cdc.sources import Source
 from merganser.errors import InvalidInputError, InvariantError
 from merganser.handle.table import Table
 from merganser.options.registry import normalize_options
-from merganser.spark.session import opened
+from merganser.spark.access import opened
 
 
 class FeedTables(Protocol):

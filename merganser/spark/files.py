@@ -37,11 +37,11 @@ from merganser.ingest.rows import split_kinds
 from merganser.meta.snapshot import Snapshot
 from merganser.options import write as w
 from merganser.schema.internal_names import internal_name
+from merganser.spark.access import cores, opened, run_jobs
 from merganser.spark.bucketing import TASK, assigners_on, to_tasks
 from merganser.spark.compaction import on_tasks
 from merganser.spark.jobs import batch_of, on_any_python
 from merganser.spark.names import spelling_of
-from merganser.spark.session import cores, opened, run_jobs
 from merganser.storage.env import Env
 from merganser.write.begin import begin
 from merganser.write.buckets import sole_writers

@@ -34,11 +34,11 @@ from merganser.meta.table_def import TableDef
 from merganser.scan.scan import chosen_columns
 from merganser.scan.time_travel import resolve
 from merganser.schema.internal_names import internal_name
+from merganser.spark.access import check_frame, opened
 from merganser.spark.bucketing import one_writer_each, quoted
 from merganser.spark.jobs import on_any_python
 from merganser.spark.names import Spelling, setting_of, spelling_of
 from merganser.spark.pythons import warn_of_other_python
-from merganser.spark.session import check_frame, opened
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
 from merganser.spark.workers import in_query
 from merganser.storage.env import Env

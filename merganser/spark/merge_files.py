@@ -26,10 +26,10 @@ from merganser.edit.rewrite import RewriteJob
 from merganser.handle.table import Table
 from merganser.schema.internal_names import internal_name
 from merganser.schema.table_schema import POSITION
+from merganser.spark.access import TASKS_PER_CORE, cores, run_jobs
 from merganser.spark.bucketing import TASK, quoted, task_of_bucket, tasks_most, to_tasks
 from merganser.spark.jobs import batch_of, on_any_python
 from merganser.spark.joins import joined_with, of_side
-from merganser.spark.session import TASKS_PER_CORE, cores, run_jobs
 from merganser.spark.splits import balanced, weight_of
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
 from merganser.storage.env import Env

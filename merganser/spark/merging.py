@@ -37,6 +37,7 @@ from merganser.edit.merging import Merge
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_state import MetaReader
+from merganser.spark.access import check_frame, opened, our_errors, run_jobs
 from merganser.spark.bucketing import assigners_on, one_writer_each
 from merganser.spark.compaction import on_tasks
 from merganser.spark.jobs import batch_of
@@ -44,7 +45,6 @@ from merganser.spark.joins import joined_with, of_side
 from merganser.spark.merge_files import files_merged, numbered_names
 from merganser.spark.names import setting_of
 from merganser.spark.scan import frame_of
-from merganser.spark.session import check_frame, opened, our_errors, run_jobs
 from merganser.spark.staging import FILES_FROM_BYTES, estimated_bytes
 from merganser.spark.types import arrow_schema_of, spark_schema
 from merganser.storage.env import Env

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from merganser.errors import ConflictError, InvalidInputError
 from merganser.handle.table import Table
+from merganser.spark.access import opened
 from merganser.spark.checkpoint_reset import Start, StreamReset, check_choice, checkpoint_logs, reset_checkpoint
-from merganser.spark.session import opened
 
 
 def reset_stream(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,13 +17,19 @@ from merganser.errors import InvalidInputError
 from merganser.handle.system_table import SystemTable, TableView
 from merganser.handle.table import Table
 from merganser.scan.changes import Changes
+from merganser.scan.plan import Plan
 from merganser.scan.scan import Scan
+from merganser.spark.access import TASKS_PER_CORE, cores, opened
 from merganser.spark.jobs import on_any_python
 from merganser.spark.names import setting_of, spelling_of
 from merganser.spark.pythons import warn_of_other_python
-from merganser.spark.session import TASKS_PER_CORE, cores, opened
 from merganser.spark.splits import ReadSplits, packed
 from merganser.spark.types import arrow_schema_of, spark_schema
+
+_ROWS_TOLD: Final = 50_000_000
+"""Maximum number of rows that Spark is told of: counting to it takes a core some 50 ms."""
+_ROWS_SMALL: Final = 1_000
+"""Rows of a task below which a table is small whatever Spark thinks."""
 
 
 def read(
@@ -114,12 +120,31 @@ def frame_of(spark: SparkSession, scan: Scan | Changes, limit: int | None) -> Da
     Args:
         limit: see `read`.
     """
-    plan = scan.plan()
+    return planned_frame(spark, scan, scan.plan(), limit)
+
+
+def planned_frame(spark: SparkSession, scan: Scan | Changes, plan: Plan, limit: int | None) -> DataFrame:
+    """Return the rows of a scan as a plan of it says."""
     schema = spark_schema(scan.table, scan.columns)
     if not plan.splits or limit == 0:
         return spark.createDataFrame([], schema)
     warn_of_other_python(spark)
     packs = packed(plan, tasks_max=TASKS_PER_CORE * cores(spark))
-    job = ReadSplits(plan.job, packs, scan.env.storage, arrow_schema_of(schema), limit)
-    frame = spark.range(0, len(packs), 1, len(packs)).mapInArrow(on_any_python(job), schema)
+    step = _step(plan, len(packs))
+    job = ReadSplits(plan.job, packs, scan.env.storage, arrow_schema_of(schema), limit, step)
+    numbers = spark.range(0, len(packs) * step, 1, len(packs))
+    if step > 1:
+        numbers = numbers.where(f"id % {step} = 0")
+    frame = numbers.mapInArrow(on_any_python(job), schema)
     return frame if limit is None else frame.limit(limit)
+
+
+def _step(plan: Plan, count: int) -> int:
+    """Return how many numbers each task is given, of which a filter leaves the first.
+
+    Spark estimates the size of what tasks make from the rows that they are given. So for many rows, it is given as many
+    numbers as rows, of which a filter leaves one per task: by its estimates, a filter does not make rows fewer.
+    Otherwise Spark would take each table for a small one, and send it whole to every executor to join it.
+    """
+    step = min(sum(split.rows for split in plan.splits), _ROWS_TOLD) // count
+    return step if step >= _ROWS_SMALL else 1

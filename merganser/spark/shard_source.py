@@ -18,8 +18,8 @@ from merganser.scan.split import What
 from merganser.shards.batches import Beginning
 from merganser.shards.records import OWN, Shape, record_fields
 from merganser.shards.verbs import LATEST, TRIM_HORIZON, millis_of
+from merganser.spark.access import TASKS_PER_CORE
 from merganser.spark.names import Spelling
-from merganser.spark.session import TASKS_PER_CORE
 from merganser.spark.shard_request import SHARD_ID, ShardRequest
 from merganser.stream.batches import Limits, check_batches
 from merganser.upkeep.shard_stream import no_stream

@@ -33,6 +33,7 @@ from merganser.handle.writing import Overwrite
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.schema.internal_names import internal_name
+from merganser.spark.access import check_frame, opened, our_errors, run_jobs
 from merganser.spark.bucketing import assigners_on, bucket_column, one_writer_each, quoted
 from merganser.spark.change_records import REJECTED
 from merganser.spark.compaction import on_tasks
@@ -41,7 +42,6 @@ from merganser.spark.files import run_portions
 from merganser.spark.jobs import WriteTask
 from merganser.spark.keeping import MARKS, UNAVAILABLE, KeepTask, check_call, commit, keeps_values
 from merganser.spark.names import spelling_of
-from merganser.spark.session import check_frame, opened, our_errors, run_jobs
 from merganser.spark.staging import FILES_FROM_BYTES, estimated_bytes, spark_path, staged, why_not_staged
 from merganser.spark.types import arrow_schema_of
 from merganser.write.begin import begin

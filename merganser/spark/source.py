@@ -61,9 +61,9 @@ from merganser.scan.split import ReadJob
 from merganser.scan.views import VIEWS
 from merganser.schema.inner_names import with_names
 from merganser.shards.verbs import TRIM_HORIZON
+from merganser.spark.access import TASKS_PER_CORE
 from merganser.spark.names import CASE, ZONE, Spelling, fields_to_write, is_exact
 from merganser.spark.pythons import warn_of_other_python
-from merganser.spark.session import TASKS_PER_CORE
 from merganser.spark.shard_source import RecordsAsked, refuse_unless_shards, shard_request_of
 from merganser.spark.splits import Pack, packed, rows_of
 from merganser.spark.stream_reader import StreamReader, StreamRequest

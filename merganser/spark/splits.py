@@ -78,16 +78,19 @@ def rows_of(
 
 @dataclass(frozen=True, slots=True)
 class ReadSplits:
-    """Reads packs: the rows it is given are the numbers of the packs to read."""
+    """Reads packs: the rows it is given are the numbers of the packs to read, times `step`."""
 
     job: ReadJob
     packs: tuple[Pack, ...]
     storage: Storage
     schema: pa.Schema
     limit: int | None = None
+    step: int = 1
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows, as `mapInArrow` wants them."""
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from rows_of(self.job, self.packs[number], self.storage, self.schema, limit=self.limit)
+                yield from rows_of(
+                    self.job, self.packs[number // self.step], self.storage, self.schema, limit=self.limit
+                )

@@ -32,8 +32,8 @@ from pyspark.sql import types as s
 from merganser.errors import InvariantError, MerganserError, UnsupportedError
 from merganser.ingest.files import Portion, RowFiles
 from merganser.meta.table_def import TableDef
+from merganser.spark.access import is_connect, our_errors
 from merganser.spark.bucketing import quoted
-from merganser.spark.session import is_connect, our_errors
 from merganser.spark.types import arrow_schema_of
 from merganser.storage.env import Env
 from merganser.storage.local import LocalStorage

@@ -45,6 +45,7 @@ from merganser.options import write as w
 from merganser.options.registry import arguments_of, check_asked
 from merganser.schema.inner_names import with_names
 from merganser.schema.internal_names import internal_name
+from merganser.spark.access import check_frame, opened
 from merganser.spark.bucketing import assigners_on, one_writer_each, quoted
 from merganser.spark.change_records import LETTER, REJECTED
 from merganser.spark.checkpoint import Checkpoint, watermark_of
@@ -53,7 +54,6 @@ from merganser.spark.jobs import NUMBERS, OUTCOME_SCHEMA, batch_of, on_any_pytho
 from merganser.spark.keeping import MARKS, UNAVAILABLE, check_call, commit, keeps_values, run_apart
 from merganser.spark.names import spelling_of
 from merganser.spark.pythons import warn_of_other_python
-from merganser.spark.session import check_frame, opened
 from merganser.spark.types import arrow_schema_of
 from merganser.spark.watch import OBSERVED, show
 from merganser.spark.workers import settle

@@ -21,9 +21,9 @@ from merganser.scan.scan import chosen_columns
 from merganser.scan.split import What
 from merganser.scan.views import checked_columns, form_of
 from merganser.schema.table_schema import CHANGE_KIND
+from merganser.spark.access import TASKS_PER_CORE, cores, opened
 from merganser.spark.names import setting_of, spelling_of
 from merganser.spark.pythons import warn_of_other_python
-from merganser.spark.session import TASKS_PER_CORE, cores, opened
 from merganser.spark.shard_source import RecordsAsked, refuse_unless_shards, shard_request_of
 from merganser.spark.stream_reader import RequestSource, StreamRequest
 from merganser.stream.batches import Limits, check_batches

@@ -19,6 +19,7 @@ from merganser.sql.engine import Assigned, Engine, Relation
 from merganser.sql.literals import value_of
 from merganser.sql.result import Result, rows_of
 from merganser.sql.state import State
+from merganser.sql.trees import TEXT
 
 _NEW: Final = "_new_"
 
@@ -39,7 +40,15 @@ def with_session(state: State, tree: exp.Expression) -> exp.Expression:
             return _named(node, exp.Literal.string(state.catalog_name))
         return node
 
-    return tree.copy().transform(change)
+    return changed(tree, change)
+
+
+def changed(tree: exp.Expression, change: Callable[[exp.Expression], exp.Expression]) -> exp.Expression:
+    """Return a transformed copy of a tree, which has its text only if nothing was changed."""
+    made: exp.Expression = tree.copy().transform(change)
+    if made != tree:
+        made.meta.pop(TEXT, None)
+    return made
 
 
 def _named(node: exp.Expression, value: exp.Expression) -> exp.Expression:
@@ -58,12 +67,20 @@ def _insert(state: State, engine: Engine, statement: s.Insert) -> Result:
         )
     if state.streaming:
         return engine.insert_stream(state, table, statement)
-    relation = engine.query(state, with_session(state, _without_defaults(statement.query)))
-    static = {name: value for name, value in statement.partition.items() if value is not None}
-    _check_partition(table, statement.partition)
-    columns = _columns(table, statement, relation, static)
+    return insert(state, engine, table, statement, insert_query(state, engine, statement))
+
+
+def insert_query(state: State, engine: Engine, statement: s.Insert) -> Relation:
+    """Return the rows that an INSERT writes."""
+    return engine.query(state, with_session(state, _without_defaults(statement.query)))
+
+
+def insert(state: State, engine: Engine, table: Table, statement: s.Insert, relation: Relation) -> Result:
+    """Write the rows of an INSERT."""
+    columns = insert_columns(table, statement, relation)
     overwrite: Any = None
     if statement.overwrite:
+        static = {name: value for name, value in statement.partition.items() if value is not None}
         spec = {name: value_of(value, Setting(), f"cannot write to '{table.name}'") for name, value in static.items()}
         overwrite = _overwrite(table, spec)
     rows = engine.assigned(state, relation, columns)
@@ -71,6 +88,17 @@ def _insert(state: State, engine: Engine, statement: s.Insert) -> Result:
     names = None if len(given) == len(table.schema.fields) else given
     snapshot, count = engine.write(table, rows, columns=names, overwrite=overwrite)
     return Result(snapshot=snapshot, counts={} if count is None else {"inserted": count})
+
+
+def insert_columns(table: Table, statement: s.Insert, relation: Relation) -> list[Assigned]:
+    """Return which column of a relation, or which value of PARTITION, an INSERT writes into which column.
+
+    Raises:
+        InvalidInputError: the numbers of columns differ, or a name is unknown.
+    """
+    static = {name: value for name, value in statement.partition.items() if value is not None}
+    _check_partition(table, statement.partition)
+    return _columns(table, statement, relation, static)
 
 
 def insert_into(state: State, engine: Engine, table: Table, relation: Relation) -> Result:
@@ -92,7 +120,7 @@ def _without_defaults(tree: exp.Expression) -> exp.Expression:
             return exp.Null()
         return node
 
-    return tree.copy().transform(change)
+    return changed(tree, change)
 
 
 def _check_partition(table: Table, named: Mapping[str, Any]) -> None:

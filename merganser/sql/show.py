@@ -249,10 +249,7 @@ def _set(state: State, engine: Engine, statement: s.SetOption) -> Result:
 
 
 def _reset(state: State, engine: Engine, statement: s.Reset) -> Result:
-    if statement.key is None:
-        state.options.clear()
-    else:
-        state.options.pop(statement.key, None)
+    state.reset(statement.key)
     return Result()
 
 

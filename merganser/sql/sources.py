@@ -27,7 +27,7 @@ from merganser.sql.trees import hinted
 _TRAVEL: Final = ("scan.snapshot-id", "scan.tag-name", "scan.timestamp", "scan.timestamp-millis", "scan.mode")
 
 
-_FUNCTIONS: Final = {
+FUNCTIONS: Final = {
     "paimon_incremental_query": "incremental-between",
     "paimon_incremental_between_timestamp": "incremental-between-timestamp",
     "paimon_incremental_to_auto_tag": "incremental-to-auto-tag",
@@ -48,19 +48,32 @@ class Sources:
             NotFoundError: no such table, snapshot or tag.
             InvalidInputError: an option of a hint that does not exist.
         """
-        name, options = self.name_of(node)
-        handle = self.state.handle(name, {**self._session_options(name), **options})
-        travel = self._travel(node, handle)
+        handle, travel = self.found(node)
+        options = self.name_of(node)[1]
         keyed = isinstance(handle, Table) and bool(handle.primary_key) and not options
         return Source(
             name=handle.name,
             fields=fields_of(handle, travel),
             key=tuple(handle.primary_key) if isinstance(handle, Table) else (),
-            open=lambda columns, where, limit: self._fixed(
-                handle, read(handle, columns, where, limit, travel, self.state.zone)
-            ),
+            open=lambda columns, where, limit: self.scan(handle, travel, columns, where, limit),
             lookup=(lambda keys, columns: handle.lookup(keys, columns=columns, **travel)) if keyed else None,
         )
+
+    def found(self, node: exp.Table) -> tuple[Any, Mapping[str, Any]]:
+        """Return the table, view or system table of a reference, and the arguments of its read for time travel.
+
+        Raises:
+            NotFoundError, InvalidInputError: as for `source`.
+        """
+        name, options = self.name_of(node)
+        handle = self.state.handle(name, {**self._session_options(name), **options})
+        return handle, self._travel(node, handle)
+
+    def scan(
+        self, handle: Any, travel: Mapping[str, Any], columns: Sequence[str] | None, where: Any, limit: int | None
+    ) -> Any:
+        """Return the scan of a reference."""
+        return self._fixed(handle, read(handle, columns, where, limit, travel, self.state.zone))
 
     def _fixed(self, handle: Any, scan: Any) -> Any:
         """Return a scan of the newest state as it was at the first reference."""
@@ -82,9 +95,9 @@ class Sources:
     def _function(self, call: exp.Func) -> tuple[tuple[str, ...], Mapping[str, str]]:
         """Return the table that a function such as `paimon_incremental_query('t', 1, 2)` reads, and the options."""
         name = call.name.lower() if isinstance(call, exp.Anonymous) else call.sql_name().lower()
-        option = _FUNCTIONS.get(name)
+        option = FUNCTIONS.get(name)
         if option is None:
-            raise NotFoundError(f"there is no table function '{name}'. {did_you_mean(name, list(_FUNCTIONS))}")
+            raise NotFoundError(f"there is no table function '{name}'. {did_you_mean(name, list(FUNCTIONS))}")
         what = f"cannot call {name}"
         values = [value_of(argument, Setting(), what) for argument in call.expressions]
         n = 2 if option == "incremental-to-auto-tag" else 3

@@ -68,6 +68,13 @@ class State:
             raise InvalidInputError(f"cannot set '{key}' to '{value}'. Give batch or streaming.")
         self.options[key] = value
 
+    def reset(self, key: str | None) -> None:
+        """Forget an option; None: all of them."""
+        if key is None:
+            self.options.clear()
+        else:
+            self.options.pop(key, None)
+
     @property
     def zone(self) -> str:
         return self.options.get(TIME_ZONE, "UTC")

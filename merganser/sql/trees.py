@@ -24,6 +24,8 @@ from merganser.sql.dialect import Queries
 from merganser.sql.tokens import Cursor, Piece, fail, pieces
 
 MARK: Final = "\x00"
+TEXT: Final = "merganser_text"
+"""Under this name a parsed query has its text, to which the positions of its names refer."""
 _KEYWORDS: Final = (
     "SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "UNION", "JOIN", "WITH", "VALUES",
     "AND", "OR",
@@ -99,6 +101,8 @@ class Texts:
             fail(self.piece.text, start, "the expression is nested too deeply.")
         if tree is None:
             fail(self.piece.text, start, "expected an expression.")
+        if not tree.find(exp.Placeholder):
+            tree.meta[TEXT] = text
         for node in list(tree.find_all(exp.Placeholder)):
             value = self._parameter(node.name, start)
             if node is tree:

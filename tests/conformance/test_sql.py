@@ -1,24 +1,65 @@
-"""The cases of SQL in this process."""
+"""The cases of SQL: in this process, and on Spark."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import merganser as mg
+from merganser.errors import InvalidInputError
+from tests.conformance.quick import quick_options
 from tests.conformance.sql_cases import cases, check
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LACKING = {
     "analyze-table-makes-a-snapshot": "ANALYZE is not written yet",
 }
 
 
-@pytest.mark.parametrize("case", cases("embedded"), ids=lambda case: case["name"])
-def test_case(case: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def _mark(case: dict[str, Any], request: pytest.FixtureRequest) -> None:
     if case["name"] in _LACKING:
         request.applymarker(pytest.mark.xfail(reason=_LACKING[case["name"]], strict=True))
+
+
+@pytest.mark.parametrize("case", cases("embedded"), ids=lambda case: case["name"])
+def test_case(case: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    _mark(case, request)
     catalog = mg.catalog(tmp_path)
     catalog.create_database("default")
     check(case, catalog.session().sql)
+
+
+@pytest.fixture
+def quick(spark: SparkSession) -> Iterator[SparkSession]:
+    with quick_options(spark):
+        yield spark
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("case", cases("spark"), ids=lambda case: case["name"])
+def test_case_on_spark(
+    case: dict[str, Any], tmp_path: Path, quick: SparkSession, request: pytest.FixtureRequest
+) -> None:
+    _mark(case, request)
+    from pyspark.errors import PySparkException
+
+    import merganser.spark as ms
+
+    catalog = mg.catalog(tmp_path)
+    catalog.create_database("default")
+    session = ms.session(quick, catalog)
+
+    def run(text: str) -> pa.Table:
+        result = session.execute(text)
+        try:
+            return result.rows.toArrow() if result.has_rows else pa.table({})
+        except PySparkException as error:  # of a row, when the DataFrame is used
+            raise InvalidInputError(str(error)) from error
+
+    check(case, run)

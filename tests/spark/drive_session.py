@@ -48,6 +48,24 @@ def rows(table: mg.Table) -> dict[int, int]:
     return {row["id"]: row["n"] for row in table.read().to_pylist()}
 
 
+def statements(spark: SparkSession, directory: Path) -> None:
+    """Run statements of SQL in a session whose queries are evaluated by a server, and later."""
+    catalog = mg.catalog(str(directory / "sql-warehouse"))
+    catalog.create_database("default")
+    session = ms.session(spark, catalog)
+    session.sql("CREATE TABLE t (id INT, v STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ('bucket' = '1')")
+    assert session.execute("INSERT INTO t VALUES (1, 'a'), (2, '{b}')").counts == {"inserted": 2}
+    first = session.sql("SELECT t.v, n.word FROM t JOIN (SELECT 1 AS id, '{x}' AS word) n ON n.id = default.t.id")
+    session.sql("UPDATE t SET v = 'z' WHERE id = 1")
+    assert [tuple(row) for row in first.collect()] == [("a", "{x}")]
+    assert [tuple(row) for row in session.sql("SELECT v FROM t ORDER BY id").collect()] == [("z",), ("{b}",)]
+    spark.range(3).createOrReplaceTempView("mine")
+    assert session.sql("SELECT * FROM mine JOIN t ON mine.id = t.id").count() == 2
+    with pytest.raises(InvalidInputError, match="Choose from 'id', 'v'"):
+        session.sql("SELECT vv FROM t")
+    assert session.sql("SHOW TABLES").collect()[0].tableName == "t"
+
+
 def round_trip(spark: SparkSession, directory: Path) -> None:
     catalog = mg.catalog(str(directory / "warehouse"))
     catalog.create_database("shop")
@@ -155,6 +173,7 @@ def main() -> None:
     round_trip(spark, directory)
     refusals(spark, directory)
     row_changes(spark, directory)
+    statements(spark, directory)
     if mode == "cluster":
         executors(spark)
     spark.stop()

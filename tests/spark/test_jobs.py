@@ -22,9 +22,9 @@ from merganser.errors import (
 )
 from merganser.meta.table_state import MetaReader
 from merganser.spark import stream_sink
+from merganser.spark.access import unwrapped
 from merganser.spark.compaction import CompactTask
 from merganser.spark.jobs import WriteTask
-from merganser.spark.session import unwrapped
 from merganser.spark.splits import packed
 from merganser.upkeep.plan_compaction import CompactionRequest, plan_jobs
 from merganser.write.begin import begin

@@ -1,0 +1,566 @@
+"""`ms.session`: statements of SQL over a catalog, whose queries Spark runs.
+
+A query goes to Spark with a DataFrame in the place of each table of the catalog: its columns, filters and limit are
+those that `sql.lineage` finds, and all references to a table read the snapshot that was the newest when the statement
+began. Names that the catalog does not know are Spark's: temporary views, its own tables, table functions.
+
+The DataFrames travel as parameters of `spark.sql`. So no view is left behind, and a DataFrame that Spark Connect
+evaluates later has what it needs.
+
+Tables of a few rows are read by the driver, and changed there: a Spark job costs more than the work.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql import types as s
+from sqlglot import exp
+
+from merganser.errors import InvalidInputError, MerganserError, NotFoundError
+from merganser.expr import build
+from merganser.expr.setting import Setting
+from merganser.expr.text import Dialect
+from merganser.expr.tree import Column
+from merganser.handle.system_table import TableView
+from merganser.handle.table import Table
+from merganser.meta.snapshot import Snapshot
+from merganser.options.registry import did_you_mean
+from merganser.scan.changes import Changes
+from merganser.scan.plan import Plan
+from merganser.scan.scan import Scan
+from merganser.schema import types as t
+from merganser.schema.spark_json import fields_from_spark_json, spark_json_from_fields
+from merganser.spark.access import our_errors
+from merganser.spark.compaction import compact, rescale
+from merganser.spark.editing import delete, update
+from merganser.spark.merging import merge
+from merganser.spark.names import CASE, ZONE, is_exact
+from merganser.spark.scan import planned_frame
+from merganser.spark.sink import write
+from merganser.spark.splits import rows_of
+from merganser.spark.stream_sink import write_stream
+from merganser.spark.stream_source import read_stream
+from merganser.spark.types import TIME_AS, arrow_schema_of, spark_schema
+from merganser.sql import rows as inserts
+from merganser.sql.engine import Assigned, Relation
+from merganser.sql.lineage import Use, alias_of, table_nodes, uses
+from merganser.sql.literals import value_of
+from merganser.sql.result import Result
+from merganser.sql.session import Session
+from merganser.sql.sources import FUNCTIONS, Sources, fields_of
+from merganser.sql.state import TIME_ZONE, State
+from merganser.sql.statements import Insert
+from merganser.sql.trees import TEXT, hinted
+
+_LOCAL_BYTES: Final = 512 << 10
+"""Tables and results of up to this size are handled by the driver: a job of Python tasks takes half a second."""
+_LOCAL_ROWS: Final = 50_000
+_FLINK: Final = re.compile(r"\b(?:array|map)\s*\[|\brow\s*\(", re.IGNORECASE)
+_FORMATS: Final = ("parquet", "orc", "csv", "json", "text", "avro", "delta", "binaryfile", "merganser")
+"""First parts of names such as parquet.`/path`, which are Spark's."""
+_UNKNOWN_TABLE: Final = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "UNRESOLVABLE_TABLE_VALUED_FUNCTION")
+_VIEW: Final = "merganser_view_"
+
+
+def session(spark: SparkSession, catalog: Any) -> SparkSqlSession:
+    """Return a session of SQL statements over a catalog, whose queries Spark runs.
+
+    The session keeps what USE and SET say. SET timezone sets the time zone of the Spark session too, and so does SET
+    with an option of Spark such as 'spark.sql.shuffle.partitions'; RESET sets it back.
+
+    Args:
+        spark: the Spark session; its temporary views and tables can be used beside the tables of the catalog.
+        catalog: of `merganser.catalog`. A name that the catalog and Spark both know means the table of the catalog.
+    """
+    return SparkSqlSession(spark, catalog)
+
+
+class SparkSqlSession(Session):
+    """Statements over one catalog, whose queries Spark runs; see `session`."""
+
+    def __init__(self, spark: SparkSession, catalog: Any) -> None:
+        self.state: State = SparkState(catalog, spark=spark)
+        self.engine = OnSpark(spark)
+        self._spark = spark
+        self._nothing: DataFrame | None = None
+
+    def sql(self, text: str, parameters: Mapping[str, Any] | None = None) -> Any:
+        """Run statements, and return the rows of the last one as a DataFrame.
+
+        A query is planned now, with one snapshot of each table, and runs when the DataFrame is used.
+
+        Args:
+            text: one statement, or several with semicolons between them. All are parsed before the first one runs.
+            parameters: values for `:name` in the text.
+
+        Returns:
+            The rows; a DataFrame without columns for a statement that gives none.
+
+        Raises:
+            SqlSyntaxError: the text is not understood; nothing was run.
+            MerganserError: a statement failed; those before it have run, and the message says which one it was.
+        """
+        return self.execute(text, parameters).rows
+
+    def execute(self, text: str, parameters: Mapping[str, Any] | None = None) -> Result:
+        """Run statements as `sql` does, and return what the last one gave: rows, snapshot, counts, time."""
+        result = super().execute(text, parameters)
+        return replace(result, rows=self._frame(result.rows)) if isinstance(result.rows, pa.Table) else result
+
+    def _frame(self, rows: pa.Table) -> DataFrame:
+        if rows.num_columns:
+            return self._spark.createDataFrame(rows)
+        if self._nothing is None:
+            self._nothing = self._spark.createDataFrame([], s.StructType([]))
+        return self._nothing
+
+
+@dataclass
+class SparkState(State):
+    """What USE and SET have said; options that are Spark's are set there."""
+
+    spark: Any = None
+    _before: dict[str, str | None] = field(default_factory=dict)
+
+    def set(self, key: str, value: str) -> None:
+        """Set an option; see `State.set`."""
+        theirs = ZONE if key in ("time.zone", "table.local-time-zone", TIME_ZONE, ZONE) else key
+        if theirs.startswith("spark.sql."):
+            before = self.spark.conf.get(theirs, None)
+            with _spark_words(f"cannot set '{key}'"):
+                self.spark.conf.set(theirs, value)
+            self._before.setdefault(theirs, before)
+        super().set(key, value)
+
+    def reset(self, key: str | None) -> None:
+        """Forget an option; see `State.reset`."""
+        theirs = ZONE if key == TIME_ZONE else key
+        for each in list(self._before) if theirs is None else [theirs]:
+            if each in self._before:
+                before = self._before.pop(each)
+                if before is None:
+                    self.spark.conf.unset(each)
+                else:
+                    self.spark.conf.set(each, before)
+        super().reset(key)
+
+    @property
+    def zone(self) -> str:
+        """The time zone of the Spark session."""
+        return str(self.spark.conf.get(ZONE, "UTC") or "UTC")
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of a query.
+
+    Attributes:
+        local: they come from few rows that the driver has, so they are few.
+    """
+
+    frame: DataFrame
+    local: bool
+
+
+class _Types(Sequence[t.DataType]):
+    """The types of columns as ours, told when they are asked for: a result may have types that no table has."""
+
+    def __init__(self, schema: s.StructType) -> None:
+        self._schema = schema
+
+    def __len__(self) -> int:
+        return len(self._schema.fields)
+
+    def __getitem__(self, i: Any) -> Any:
+        return fields_from_spark_json(s.StructType([self._schema.fields[i]]).json())[0].type
+
+
+@dataclass(frozen=True)
+class _Reference:
+    """A reference to a table of the catalog in a query."""
+
+    node: exp.Table
+    handle: Any
+    travel: Mapping[str, Any]
+    use: Use
+
+
+class OnSpark:
+    """Runs queries and changes rows with Spark."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    # queries
+
+    def query(self, state: State, tree: exp.Expression) -> Relation:
+        """Return the rows of a query as a DataFrame, planned now."""
+        tree = tree.copy()
+        sources = Sources(state)
+        references, foreign = self._references(state, tree, sources)
+        frames, local = {}, not foreign
+        for i, reference in enumerate(references):
+            frame, few = self._frame(state, sources, reference)
+            frames[f"{_VIEW}{i}"] = frame
+            local = local and few
+        texts = _texts(tree, [reference.node for reference in references])
+        known = [name for each in references for name in fields_of(each.handle, each.travel)]
+        with _spark_words("cannot run the query", [column.name for column in known]):
+            frame = self._run(texts, frames)
+            schema = frame.schema
+        return Relation(schema.names, _Types(schema), _Rows(frame, local))
+
+    def _run(self, texts: Iterator[str], frames: Mapping[str, DataFrame]) -> DataFrame:
+        for text in texts:
+            try:
+                frame = self._spark.sql(text, **frames) if frames else self._spark.sql(text)
+                frame.schema  # noqa: B018 - Connect parses now, not later
+            except ParseException as error:
+                failed = error  # the form of Flink, perhaps, of which the next text has Spark's
+            else:
+                return frame
+        raise failed
+
+    def _references(self, state: State, tree: exp.Expression, sources: Sources) -> tuple[list[_Reference], bool]:
+        """Return the references to tables of the catalog, and whether there are others."""
+        found, foreign = [], False
+        for node in table_nodes(tree):
+            if self._is_foreign(state, node):
+                foreign = True
+            else:
+                try:
+                    handle, travel = sources.found(node)
+                except NotFoundError:
+                    if not self._knows(node):
+                        raise
+                    foreign = True
+                    continue
+                found.append((node, handle, travel))
+        setting = Setting(state.zone, None, is_exact(self._spark.conf.get(CASE, "false")))
+        needed = uses(tree, [(node, fields_of(handle, travel)) for node, handle, travel in found], setting)
+        return [_Reference(*each, use) for each, use in zip(found, needed, strict=True)], foreign
+
+    def _is_foreign(self, state: State, node: exp.Table) -> bool:
+        if isinstance(node.this, exp.Func):
+            name = node.this.name if isinstance(node.this, exp.Anonymous) else node.this.sql_name()
+            return name.lower() not in FUNCTIONS
+        return bool(node.args.get("db")) and len(node.parts) == 2 and node.parts[0].name.lower() in _FORMATS and (
+            "/" in node.name
+        )  # fmt: skip
+
+    def _knows(self, node: exp.Table) -> bool:
+        """Return whether Spark has a table or view of a name that the catalog does not know."""
+        if isinstance(node.this, exp.Func) or hinted(node.name)[1]:
+            return False
+        with suppress(PySparkException):
+            return bool(self._spark.catalog.tableExists(".".join(t.quoted(part.name) for part in node.parts)))
+        return False
+
+    def _frame(self, state: State, sources: Sources, reference: _Reference) -> tuple[DataFrame, bool]:
+        """Return the rows of a reference, and whether the driver has them."""
+        handle, use = reference.handle, reference.use
+        columns = use.columns or _cheapest(fields_of(handle, reference.travel))
+        if state.streaming and isinstance(handle, Table | TableView):
+            return _stream(self._spark, handle, columns, reference), False
+        scan = sources.scan(handle, reference.travel, columns, use.where, use.limit)
+        if not isinstance(scan, Scan | Changes):
+            return self._spark.createDataFrame(scan.to_arrow()), True
+        plan = scan.plan()
+        if not _is_small(plan):
+            return planned_frame(self._spark, scan, plan, use.limit), False
+        schema = spark_schema(scan.table, scan.columns)
+        form = arrow_schema_of(schema)
+        batches = list(rows_of(plan.job, _in_order(plan), scan.env.storage, form, limit=use.limit))
+        return self._spark.createDataFrame(pa.Table.from_batches(batches, form), schema), True
+
+    def result(self, state: State, relation: Relation) -> DataFrame:
+        """Return the DataFrame."""
+        frame: DataFrame = relation.rows.frame
+        return frame
+
+    def explain(self, state: State, tree: exp.Expression) -> str:
+        """Return what a query reads and skips of the tables of the catalog; the rest is the plan of Spark."""
+        sources = Sources(state)
+        references, foreign = self._references(state, tree.copy(), sources)
+        lines = []
+        for each in references:
+            columns = each.use.columns or _cheapest(fields_of(each.handle, each.travel))
+            scan = sources.scan(each.handle, each.travel, columns, each.use.where, each.use.limit)
+            lines.append(f"read {each.handle.name}")
+            explain = getattr(scan, "explain", None)
+            lines.append(str(explain()) if explain is not None else f"columns  {', '.join(columns)}")
+        if foreign:
+            lines.append("read tables of Spark")
+        return "\n".join(lines) or "no table is read"
+
+    # changes
+
+    def assigned(self, state: State, relation: Relation, columns: Sequence[Assigned]) -> _Rows:
+        """Return rows to write, each column cast to the type of the table."""
+        rows: _Rows = relation.rows
+        frame = rows.frame.toDF(*(f"c{i}" for i in range(len(relation.names))))
+        made = []
+        for column in columns:
+            kind = _spark_type(column.field)
+            if column.source is None:
+                value = value_of(column.value, Setting(state.zone), f"the value of '{column.field.name}'")
+                item = f.lit(value)
+            else:
+                _check_stored(relation, column.source, column.field)
+                item = f.col(f"c{column.source}")
+            made.append(item.cast(kind).alias(column.field.name))
+        with _spark_words("cannot write the rows"):
+            frame = frame.select(*made)
+            frame.schema  # noqa: B018 - Connect checks now, not later
+        return _Rows(frame, rows.local)
+
+    def write(self, table: Table, rows: _Rows, **how: Any) -> tuple[Snapshot | None, int | None]:
+        """Write rows as one commit; few of them without tasks."""
+        with _spark_words(f"cannot write to '{table.name}'"):
+            if not rows.local:
+                return write(rows.frame, table, **how), None
+            with our_errors(self._spark):
+                found = rows.frame.toArrow()
+        return table.write(found, **how), found.num_rows
+
+    def insert_stream(self, state: State, table: Table, statement: Insert) -> Result:
+        """Start a stream from a query into a table, or write the rows of a query that has an end."""
+        relation = inserts.insert_query(state, self, statement)
+        if not relation.rows.frame.isStreaming:
+            return inserts.insert(state, self, table, statement, relation)
+        checkpoint = state.options.get("checkpoint")
+        if checkpoint is None:
+            raise InvalidInputError(
+                f"cannot start a stream into '{table.name}': it has no checkpoint, the directory where Spark keeps how "
+                "far it is. Nothing was started. SET 'checkpoint' = '/path' first, another one for each stream."
+            )
+        columns = inserts.insert_columns(table, statement, relation)
+        rows = self.assigned(state, relation, columns)
+        given = [column.field.name for column in columns]
+        with _spark_words(f"cannot write to '{table.name}'"):
+            write_stream(
+                rows.frame, table, checkpoint, columns=None if len(given) == len(table.schema.fields) else given
+            )
+        return Result()
+
+    def delete(self, state: State, table: Table, where: str) -> Snapshot | None:
+        """Delete rows."""
+        if _is_few(table):
+            return table.delete(where, timezone=state.zone)
+        return delete(self._spark, table, where)
+
+    def update(self, state: State, table: Table, where: str, values: Mapping[str, str]) -> Snapshot | None:
+        """Update rows."""
+        if _is_few(table):
+            return table.update(where, values, timezone=state.zone)
+        return update(self._spark, table, where, values)
+
+    def merge(self, state: State, table: Table, source: Relation, on: str, alias: tuple[str, str]) -> Any:
+        """Return a merge of the rows of a query."""
+        rows: _Rows = source.rows
+        if rows.local and _is_few(table):
+            with _spark_words(f"cannot merge into '{table.name}'"), our_errors(self._spark):
+                found = rows.frame.toArrow()
+            return table.merge(found, on, timezone=state.zone, alias=alias)
+        return merge(self._spark, table, rows.frame, on, alias=alias)
+
+    def compact(self, table: Table, **how: Any) -> Snapshot | None:
+        """Compact a table."""
+        return table.compact(**how) if _is_few(table) else compact(self._spark, table, **how)
+
+    def rescale(self, table: Table, buckets: int, partitions: Any) -> Snapshot | None:
+        """Move rows to another number of buckets."""
+        if _is_few(table):
+            return table.rescale(buckets, partitions)
+        return rescale(self._spark, table, buckets, partitions)
+
+
+# what Spark is given
+
+
+def _texts(tree: exp.Expression, nodes: Sequence[exp.Table]) -> Iterator[str]:
+    """Yield the query with `{merganser_view_<i>}` for each reference: as it was written, then as sqlglot writes it."""
+    text = tree.meta.get(TEXT)
+    if isinstance(text, str) and not _FLINK.search(text) and (written := _as_written(tree, nodes, text)) is not None:
+        yield written
+    yield _rendered(tree, nodes)
+
+
+def _as_written(tree: exp.Expression, nodes: Sequence[exp.Table], text: str) -> str | None:
+    """Return the text of a query with other names of tables; None if it needs more than that."""
+    if not nodes:
+        return text
+    changes: list[tuple[int, int, str]] = []
+    for i, node in enumerate(nodes):
+        odd = any(node.args.get(key) for key in ("version", "when", "sample")) or isinstance(node.this, exp.Func)
+        place = None if odd else _place(node.parts)
+        if place is None:
+            return None
+        alias = "" if node.alias else f" AS {t.quoted(alias_of(node))}"
+        changes.append((*place, f"\x00{i}\x00{alias}"))
+    for column in tree.find_all(exp.Column):
+        if (table := _qualified(column, nodes)) is not None:
+            place = _place(column.parts[: -(len(column.parts) - column.parts.index(column.args["table"]) - 1)])
+            if place is None:
+                return None
+            changes.append((*place, t.quoted(table)))
+    return _spliced(tree.meta[TEXT], changes)
+
+
+def _place(parts: Sequence[exp.Expression]) -> tuple[int, int] | None:
+    """Return where a dotted name begins and ends in the text."""
+    start, end = parts[0].meta.get("start"), parts[-1].meta.get("end")
+    return None if start is None or end is None else (start, end + 1)
+
+
+def _spliced(text: str, changes: Sequence[tuple[int, int, str]]) -> str:
+    out, at = "", 0
+    for start, end, new in sorted(changes):
+        out, at = out + _escaped(text[at:start]) + _filled(new), end
+    return out + _escaped(text[at:])
+
+
+def _escaped(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _filled(text: str) -> str:
+    return re.sub("\x00(\\d+)\x00", rf"{{{_VIEW}\1}}", _escaped(text))
+
+
+def _qualified(column: exp.Column, nodes: Sequence[exp.Table]) -> str | None:
+    """Return the table that `db.t.column` means, if it is one of the references."""
+    database = column.args.get("db")
+    if database is None:
+        return None
+    for node in nodes:
+        if not node.alias and alias_of(node) == column.table and node.args.get("db") in (None, database):
+            return alias_of(node)
+    return None
+
+
+def _rendered(tree: exp.Expression, nodes: Sequence[exp.Table]) -> str:
+    for column in list(tree.find_all(exp.Column)):
+        if _qualified(column, nodes) is not None:
+            column.set("db", None)
+            column.set("catalog", None)
+    for i, node in enumerate(nodes):
+        name = alias_of(node) if not isinstance(node.this, exp.Func) else node.alias
+        for key in ("db", "catalog", "version", "when"):
+            node.set(key, None)
+        if name and not node.alias:
+            node.set("alias", exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
+        node.set("this", exp.to_identifier(f"\x00{i}\x00", quoted=False))
+    text = tree.transform(_of_flink).sql(dialect=Dialect)
+    return _filled(text) if nodes else str(text)
+
+
+def _of_flink(node: exp.Expression) -> exp.Expression:
+    """Return what Spark has for a form of Flink: MAP[...] and ROW(...)."""
+    if isinstance(node, exp.Bracket) and isinstance(node.this, exp.Column) and node.this.name.upper() == "MAP":
+        return exp.Anonymous(this="map", expressions=node.expressions)
+    if isinstance(node, exp.Anonymous) and node.name.upper() == "ROW":
+        return exp.Anonymous(this="struct", expressions=node.expressions)
+    return node
+
+
+def _cheapest(fields: Sequence[t.Field]) -> tuple[str, ...]:
+    """Return a column that costs little, for a query that asks for none, such as count(*)."""
+    small = (t.Boolean, t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Date)
+    return (next((each for each in fields if isinstance(each.type, small)), fields[0]).name,)
+
+
+def _stream(spark: SparkSession, handle: Table | TableView, columns: Sequence[str], reference: _Reference) -> DataFrame:
+    if reference.travel:
+        raise InvalidInputError(
+            f"cannot read an older state of '{handle.name}' as a stream. Leave the version out, or SET "
+            "'execution.runtime-mode' = 'batch'."
+        )
+    if isinstance(handle, TableView):  # its own columns say what kind a row is
+        frame = read_stream(spark, handle, columns, reference.use.where)
+        return frame.select(*(f.col(t.quoted(name)) for name in columns))
+    return read_stream(spark, handle, columns, reference.use.where, kinds=False)
+
+
+def _is_small(plan: Plan) -> bool:
+    return (
+        sum(split.size_bytes for split in plan.splits) <= _LOCAL_BYTES
+        and sum(split.rows for split in plan.splits) <= _LOCAL_ROWS
+    )
+
+
+def _is_few(table: Table) -> bool:
+    """Return whether a table is so small that the driver alone changes it sooner than tasks."""
+    return _is_small(table.read().plan())
+
+
+def _in_order(plan: Plan) -> tuple[Any, ...]:
+    return tuple(split for group in plan.groups for split in group) if plan.groups else plan.splits
+
+
+def _spark_type(column: t.Field) -> s.DataType:
+    text = spark_json_from_fields([column], time_as=TIME_AS)
+    return s.StructType.fromJson(json.loads(text)).fields[0].dataType
+
+
+def _check_stored(relation: Relation, i: int, column: t.Field) -> None:
+    """Check that values of a column of a query can be stored in one of a table, as Spark does for INSERT.
+
+    Raises:
+        InvalidInputError: not without a cast.
+    """
+    kind = relation.rows.frame.schema.fields[i].dataType
+    if isinstance(kind, s.NullType | s.ArrayType | s.MapType | s.StructType):
+        return  # a cast of Spark says more of nested values
+    try:
+        build.assigned(Column(("c",), relation.types[i]), column.type.with_nullable(True))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"cannot write column '{column.name}': {error}", column=column.name) from error
+
+
+@contextmanager
+def _spark_words(what: str, columns: Sequence[str] = ()) -> Iterator[None]:
+    """Raise merganser's errors with the words of Spark.
+
+    Args:
+        columns: names of columns that a query may have meant; Spark knows only those that it was given.
+    """
+    try:
+        yield
+    except MerganserError:
+        raise
+    except PySparkException as error:
+        condition = _ask(error, "getCondition", "getErrorClass")
+        if condition is None and not isinstance(error, AnalysisException):
+            raise
+        words = _words(str(error))
+        if condition is not None and condition.startswith("UNRESOLVED_COLUMN") and columns:
+            name = ((_ask(error, "getMessageParameters") or {}).get("objectName") or "").split(".")[-1].strip("`")
+            words = f"{words.partition(' Did you mean')[0]} {did_you_mean(name, sorted(set(columns)))}"
+        kind = NotFoundError if condition in _UNKNOWN_TABLE else InvalidInputError
+        raise kind(f"{what}: {words}") from error
+
+
+def _ask(error: PySparkException, *names: str) -> Any:
+    """Return what the first of some methods gives, of those that this version of Spark has."""
+    for name in names:
+        if hasattr(error, name):
+            return getattr(error, name)()
+    return None
+
+
+def _words(text: str) -> str:
+    """Return what Spark says, without its plan and where in its text."""
+    text = re.split(r"\n?== SQL|;\s*\n|\n\s*\n|\nJVM stacktrace", text)[0]
+    text = re.sub(r"\s*SQLSTATE: \w+|; line \d+ pos \d+", "", text)
+    return re.sub(r"^\[[\w.]+\]\s*", "", text.strip()).replace("\n", " ").rstrip("; ")

@@ -1,0 +1,267 @@
+"""SQL on Spark beside the cases of `vectors/sql.json`: large tables, views of Spark, streams, zones, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import merganser as mg
+from merganser.errors import InvalidInputError, NotFoundError, UnsupportedError
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import DataFrame, SparkSession
+
+import merganser.spark as ms
+from merganser.spark import scan as scans
+from merganser.spark import sql as spark_sql
+from tests.conformance.quick import quick_options
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def session(spark: SparkSession, catalog: mg.Catalog) -> Iterator[Any]:
+    found = ms.session(spark, catalog)
+    found.sql("USE shop")
+    yield found
+    found.sql("RESET")
+
+
+@pytest.fixture
+def with_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no table be small enough for the driver."""
+    monkeypatch.setattr(spark_sql, "_LOCAL_BYTES", -1)
+
+
+def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in frame.collect()), key=repr)
+
+
+def views(spark: SparkSession) -> set[str]:
+    return {table.name for table in spark.catalog.listTables() if table.isTemporary}
+
+
+def test_tables_too_large_for_the_driver_are_read_and_changed_by_tasks(session: Any, with_tasks: None) -> None:
+    session.sql(
+        "CREATE TABLE t (id INT, v STRING, n DECIMAL(6, 2), PRIMARY KEY (id) NOT ENFORCED) WITH ('bucket' = '2')"
+    )
+    session.sql("CREATE TABLE log (id INT, v STRING)")
+    session.sql("INSERT INTO t SELECT CAST(id AS INT), concat('v', id), id / 4 FROM range(100)")
+    session.sql("INSERT INTO log SELECT id, v FROM t WHERE id < 10")
+    assert rows(session.sql("SELECT count(*), sum(n) FROM t"))[0][0] == 100
+    query = "SELECT t.v, log.id FROM t LEFT JOIN log ON t.id = log.id AND log.id <> 8 WHERE t.id IN (7, 8)"
+    assert rows(session.sql(query)) == [("v7", 7), ("v8", None)]
+    assert session.execute("DELETE FROM log WHERE v = 'v1'").snapshot.rows_deleted == 1
+    session.sql("UPDATE t SET v = concat(v, '!') WHERE id < 2")
+    session.sql("MERGE INTO t USING (SELECT id + 95 AS id, v FROM log) s ON t.id = s.id WHEN MATCHED THEN DELETE")
+    assert rows(session.sql("SELECT v FROM t WHERE id < 3 OR id > 94")) == [("v0!",), ("v1!",), ("v2",), ("v96",)]
+    session.sql("CREATE TABLE copy AS SELECT v, count(*) AS n FROM t GROUP BY v")
+    assert session.sql("SELECT * FROM copy").count() == 96
+    session.sql("ALTER TABLE t CLUSTERED INTO 3 BUCKETS")
+    session.sql("CALL sys.compact('shop.t')")
+    assert session.sql("SELECT id FROM t LIMIT 5").count() == 5
+
+
+def test_a_dataframe_keeps_its_snapshot_and_leaves_no_view(spark: SparkSession, session: Any) -> None:
+    before = views(spark)
+    session.sql("CREATE TABLE t (id INT) ")
+    session.sql("INSERT INTO t VALUES (1)")
+    frame = session.sql("SELECT x.id, (SELECT count(*) FROM t) FROM t x")
+    session.sql("INSERT INTO t VALUES (2)")
+    assert rows(frame) == [(1, 1)]
+    assert views(spark) == before
+
+
+def test_views_and_tables_of_spark_are_joined_with_ours(spark: SparkSession, session: Any) -> None:
+    session.sql("CREATE TABLE t (id INT, v STRING)")
+    session.sql("INSERT INTO t VALUES (1, 'ours'), (2, 'two')")
+    spark.createDataFrame([(1, "view")], "id int, w string").createOrReplaceTempView("mine")
+    spark.sql("CREATE TABLE default.theirs AS SELECT 2 AS id, 'spark' AS w")
+    try:
+        query = "SELECT v, m.w, s.w FROM t LEFT JOIN mine m ON m.id = t.id LEFT JOIN {} s ON s.id = t.id"
+        assert rows(session.sql(query.format("default.theirs"))) == [("ours", "view", None), ("two", None, "spark")]
+        session.sql("INSERT INTO t SELECT id, w FROM spark_catalog.default.theirs")
+        assert rows(session.sql("SELECT v FROM t WHERE id = 2")) == [("spark",), ("two",)]
+        assert rows(session.sql("SELECT r.id FROM range(5) r ANTI JOIN t ON t.id = r.id WHERE r.id < 4")) == [
+            (0,),
+            (3,),
+        ]
+        with pytest.raises(NotFoundError, match=r"no table 'shop\.mein'"):
+            session.sql("SELECT * FROM mein")
+    finally:
+        spark.sql("DROP TABLE default.theirs")
+        spark.catalog.dropTempView("mine")
+
+
+def test_the_zone_is_that_of_spark_until_it_is_set(spark: SparkSession, session: Any) -> None:
+    zone = "spark.sql.session.timeZone"
+    before = spark.conf.get(zone)
+    session.sql("CREATE TABLE t (id INT, at TIMESTAMP_LTZ(3))")
+    session.sql("INSERT INTO t VALUES (1, TIMESTAMP_LTZ '2026-01-31 10:00:00')")
+    asked = "SELECT CAST(at AS STRING) FROM t WHERE at = TIMESTAMP_LTZ '2026-01-31 {}:00:00'"
+    assert rows(session.sql(asked.format("10"))) == [("2026-01-31 10:00:00",)]
+    session.sql("SET timezone = 'Asia/Tokyo'")
+    assert rows(session.sql("SELECT CAST(at AS STRING) FROM t")) == [("2026-02-01 00:00:00",)]
+    assert session.execute("DELETE FROM t WHERE at = TIMESTAMP_LTZ '2026-02-01 00:00:00'").snapshot.rows_deleted == 1
+    session.sql("RESET timezone")
+    assert spark.conf.get(zone) == before
+
+
+def test_values_are_stored_as_spark_assigns_them(session: Any) -> None:
+    session.sql("CREATE TABLE t (id TINYINT, at TIMESTAMP(3), s ROW<a BIGINT, b STRING>, l ARRAY<BIGINT>)")
+    session.sql("INSERT INTO t SELECT 7L, TIMESTAMP '2026-01-31 10:00:00', named_struct('x', 1, 'y', 'b'), array(1)")
+    assert rows(session.sql("SELECT id, CAST(at AS STRING), s.a, l[0] FROM t")) == [(7, "2026-01-31 10:00:00", 1, 1)]
+    for query, why in {
+        "SELECT 300, NULL, NULL, NULL": "(?i)tinyint|overflow|out of range",
+        "SELECT 'x', NULL, NULL, NULL": "cannot write column 'id'",
+        "SELECT 1, NULL, named_struct('x', 1), NULL": "(?i)cast",
+        "SELECT 1, NULL, NULL": "3 columns, and the table has 4",
+    }.items():
+        with pytest.raises(InvalidInputError, match=why):
+            session.sql(f"INSERT INTO t {query}")
+    assert session.sql("SELECT * FROM t").count() == 1
+
+
+def test_forms_of_flink_and_braces_reach_spark(session: Any) -> None:
+    session.sql("CREATE TABLE t (id INT, v STRING)")
+    session.sql("INSERT INTO t VALUES (1, '{0}'), (2, 'it''s {v}')")
+    found = rows(session.sql("SELECT ARRAY[1, 2][1], MAP['k', v]['k'], ROW(id, v).v FROM t WHERE v LIKE '%{%'"))
+    assert found == [(2, "it's {v}", "it's {v}"), (2, "{0}", "{0}")]
+    assert rows(session.sql("SELECT v FROM t WHERE v = :v", {"v": "it's {v}"})) == [("it's {v}",)]
+    assert session.sql("SELECT nvl(v, 'x'), count(*) FROM t GROUP BY 1").columns == ["nvl(v, x)", "count(1)"]
+
+
+def test_a_large_table_is_not_sent_to_every_task(
+    session: Any, with_tasks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.sql("SET 'spark.sql.autoBroadcastJoinThreshold' = '1m'")
+    session.sql("CREATE TABLE small (id INT)")
+    session.sql("CREATE TABLE large (id INT, s STRING)")
+    session.sql("INSERT INTO small SELECT CAST(id AS INT) FROM range(10)")
+    session.sql("INSERT INTO large SELECT CAST(id AS INT), 'x' FROM range(600000)")
+    frame = session.sql("SELECT l.s FROM large l JOIN large m ON l.id = m.id")
+    assert "Broadcast" not in _plan(session, frame)
+    assert frame.count() == 600_000
+    frame = session.sql("SELECT s FROM large l JOIN small USING (id)")
+    assert "Broadcast" in _plan(session, frame)
+    assert frame.count() == 10
+    monkeypatch.setattr(scans, "_ROWS_TOLD", 0)
+    assert "Broadcast" in _plan(session, session.sql("SELECT l.s FROM large l JOIN large m ON l.id = m.id"))
+
+
+def _plan(session: Any, frame: DataFrame) -> str:
+    text: str = frame.sparkSession.sql("EXPLAIN SELECT * FROM {frame}", frame=frame).collect()[0][0]
+    return text
+
+
+def test_streams(spark: SparkSession, session: Any, tmp_path: Path) -> None:
+    for name in ("src", "dst"):
+        session.sql(f"CREATE TABLE {name} (id INT, v STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ('bucket' = '1')")
+    session.sql("INSERT INTO src VALUES (1, 'a'), (2, 'b')")
+    session.sql("SET 'execution.runtime-mode' = 'streaming'")
+    assert session.sql("SELECT v FROM src WHERE id > 1").isStreaming
+    assert not session.sql("SELECT 1").isStreaming
+    with pytest.raises(InvalidInputError, match="no checkpoint"):
+        session.sql("INSERT INTO dst SELECT * FROM src")
+    with pytest.raises(UnsupportedError, match="cannot overwrite"):
+        session.sql("INSERT OVERWRITE dst SELECT * FROM src")
+    session.sql("INSERT INTO dst VALUES (9, 'end')")
+    session.sql(f"SET 'checkpoint' = '{tmp_path / 'checkpoint'}'")
+    running = set(spark.streams.active)
+    session.sql("INSERT INTO dst SELECT id, upper(v) FROM src WHERE id < 9")
+    (query,) = (each for each in spark.streams.active if each not in running)
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    session.sql("SET 'execution.runtime-mode' = 'batch'")
+    assert rows(session.sql("SELECT * FROM dst")) == [(1, "A"), (2, "B"), (9, "end")]
+
+
+def test_errors_have_the_words_of_spark_and_the_nearest_name(session: Any) -> None:
+    session.sql("CREATE TABLE t (id INT, amount INT, at TIMESTAMP(9))")
+    with pytest.raises(InvalidInputError, match=r"`amont` cannot be resolved\. Did you mean 'amount'\?$"):
+        session.sql("SELECT amont FROM t")
+    with pytest.raises(InvalidInputError, match="nofunction"):
+        session.sql("SELECT nofunction(id) FROM t")
+    with pytest.raises(InvalidInputError, match=r"(?i)division by zero"):
+        session.sql("INSERT INTO t SELECT 1, 1 DIV 0, NULL")
+    with pytest.raises(NotFoundError, match=r"no table 'shop\.tt'"):
+        session.sql("SELECT 1; SELECT * FROM tt")
+
+
+def test_explain_names_what_is_read(session: Any) -> None:
+    session.sql("CREATE TABLE t (id INT, v STRING)")
+    session.sql("INSERT INTO t VALUES (1, 'a')")
+    (plan,) = session.sql("EXPLAIN SELECT v FROM t JOIN range(3) r ON r.id = t.id WHERE t.id = 7").collect()
+    assert "read shop.t" in plan[0]
+    assert "read tables of Spark" in plan[0]
+
+
+QUERIES = (
+    "SELECT * FROM t ORDER BY id",
+    "SELECT count(*) FROM t TABLESAMPLE (100 PERCENT)",
+    "SELECT count(*) FROM t TABLESAMPLE (100 PERCENT) WHERE id = 1",
+    "SELECT * FROM (SELECT v, id FROM t) PIVOT (sum(id) FOR v IN ('a', 'b'))",
+    "SELECT * FROM t PIVOT (count(id) AS n FOR v IN ('a', 'b'))",
+    "SELECT id, x FROM t LATERAL VIEW explode(l) e AS x WHERE x > 1 AND id < 3",
+    "SELECT id, x FROM t LATERAL VIEW OUTER posexplode(l) e AS p, x WHERE id <> 2",
+    "SELECT t.id, q.m FROM t, LATERAL (SELECT max(n) AS m FROM u WHERE u.id = t.id) q WHERE q.m > 1",
+    "SELECT id, y FROM t JOIN LATERAL explode(l) AS e(y) WHERE t.id = 1",
+    "SELECT t.*, u.n FROM t JOIN u USING (id) WHERE id > 1",
+    "SELECT * FROM t NATURAL JOIN u",
+    "SELECT * EXCEPT (l) FROM t WHERE v = 'a'",
+    "SELECT v AS id, id AS v FROM t WHERE id = 1 ORDER BY id, v",
+    "SELECT id + 1 AS m, m * 2 AS n FROM t WHERE id = 2",
+    "SELECT s.a, s.b FROM t s WHERE s.s.a = 1",
+    "SELECT s.a FROM t WHERE s.a IS NOT NULL AND t.s.b = 'x'",
+    "SELECT /*+ BROADCAST(t) */ t.v FROM t JOIN u ON t.id = u.id",
+    "SELECT id FROM t EXCEPT SELECT id FROM u WHERE n > 1",
+    "SELECT id FROM t WHERE id IN (SELECT id FROM u WHERE u.n = t.id)",
+    "SELECT id FROM t WHERE id NOT IN (SELECT u.id FROM u WHERE u.n IS NULL)",
+    "SELECT id, (SELECT count(*) FROM u WHERE u.id = t.id) AS c FROM t WHERE v <=> NULL",
+    "WITH t AS (SELECT id * 10 AS id FROM t WHERE id < 3) SELECT * FROM t WHERE id > 10",
+    "WITH RECURSIVE r(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM r WHERE i < 4) SELECT i FROM r JOIN t ON t.id = i",
+    "SELECT v, count(*) AS n FROM t GROUP BY ALL HAVING n > 0 ORDER BY ALL",
+    "SELECT v, id, grouping(v) FROM t GROUP BY GROUPING SETS ((v), (id), ())",
+    "SELECT sum(id) OVER w AS s, v FROM t WINDOW w AS (PARTITION BY v ORDER BY id)",
+    "SELECT id, transform(l, x -> x + id) AS r FROM t WHERE exists(l, x -> x = 2)",
+    "SELECT named_struct('id', id).id, map('v', v)['v'], v::STRING FROM t WHERE id BETWEEN 1 AND 2",
+    "SELECT d, d + INTERVAL 1 DAY, date_format(d, 'yyyy') FROM t WHERE d >= '2026-01-02' AND d < DATE '2026-01-03'",
+    "SELECT r'a\\b', 'a\\\\b', \"it's\", 'x' 'y', '\\n', v RLIKE '^[ab]$' FROM t WHERE id = 1",
+    "SELECT try_cast(v AS INT), cast(id AS STRING), nvl2(v, 1, 2), 5 DIV 2, 5 % 3 FROM t",
+    "SELECT t.id, w.id FROM t LEFT JOIN u w ON t.id = w.id AND w.n = 1 WHERE w.id IS NULL AND t.id < 3",
+    "SELECT coalesce(t.id, u.id), v, n FROM t FULL OUTER JOIN u ON t.id = u.id AND t.v = 'a' AND u.n = 1",
+    "VALUES (1, 'x'), (2, 'y')",
+    "SELECT current_date() = current_date, count_if(id > 1) FROM t",
+    "SELECT id, `v` FROM `t` WHERE `id` = 1 -- behind it {x}",
+    "SELECT stack(2, id, n) FROM u",
+    "SELECT * FROM t UNPIVOT (val FOR col IN (id)) WHERE val = 1",
+)
+
+
+def test_queries_give_what_they_give_over_tables_of_spark(spark: SparkSession, session: Any) -> None:
+    session.sql("CREATE TABLE t (id INT, v STRING, l ARRAY<INT>, s ROW<a INT, b STRING>, d DATE)")
+    session.sql("CREATE TABLE u (id INT, n INT)")
+    t = "VALUES (1, 'a', array(1, 2), named_struct('a', 1, 'b', 'x'), DATE '2026-01-01'), "
+    t += "(2, 'b', array(2), NULL, DATE '2026-01-02'), (3, NULL, NULL, named_struct('a', NULL, 'b', 'x'), NULL)"
+    u = "VALUES (1, 1), (2, 5), (NULL, 1), (3, NULL)"
+    session.sql(f"INSERT INTO t {t}")
+    session.sql(f"INSERT INTO u {u}")
+    wrong = []
+    with quick_options(spark):
+        spark.sql(f"CREATE TEMPORARY VIEW t AS SELECT * FROM {t.replace('VALUES', '(VALUES', 1)}) AS q(id, v, l, s, d)")
+        spark.sql(f"CREATE TEMPORARY VIEW u AS SELECT * FROM {u.replace('VALUES', '(VALUES', 1)}) AS q(id, n)")
+        try:
+            for query in QUERIES:
+                expected, found = spark.sql(query), session.sql(query)
+                if found.columns != expected.columns or rows(found) != rows(expected):
+                    wrong.append((query, found.columns, rows(found), expected.columns, rows(expected)))
+        finally:
+            spark.catalog.dropTempView("t")
+            spark.catalog.dropTempView("u")
+    assert wrong == []
