@@ -136,6 +136,7 @@ class Change:
         untracked: chooses, of the partitions of the change, those whose changes it does not publish; None: none.
         merges: whether it merges versions of rows; only of a compaction. False: each new file holds rows of one file
             that goes, as they are.
+        statistics: name of the file with the statistics of the table; None: those of the snapshot before stay.
         renews_manifests: all manifests are merged into new ones that name live files alone, and the statistics of the
             table are left out. So nothing of files that are gone is in the metadata of the snapshot.
     """
@@ -164,6 +165,7 @@ class Change:
     rekeys: bool = False
     merges: bool = True
     renews_manifests: bool = False
+    statistics: str | None = None
 
 
 @dataclass(frozen=True)
@@ -448,7 +450,7 @@ class Publisher:
             next_row_id=(previous.next_row_id or 0) if previous else 0,
             index_manifest=lists.index,
             watermark=watermark,
-            statistics=previous.statistics if previous and not change.renews_manifests else None,
+            statistics=change.statistics or (previous.statistics if previous and not change.renews_manifests else None),
             properties={
                 **_carried(previous),
                 **change.properties,
@@ -461,7 +463,7 @@ class Publisher:
         )
         known = self._history.committers_after(snapshot, previous, change.batch)
         snapshot = replace(snapshot, properties=committers.properties(snapshot.properties, known))
-        if previous and snapshot.statistics and previous.schema_id != snapshot.schema_id:
+        if previous and not change.statistics and snapshot.statistics and previous.schema_id != snapshot.schema_id:
             snapshot = replace(snapshot, statistics=None)
         return replace(snapshot, metrics=self._metrics(snapshot, entries)), live
 

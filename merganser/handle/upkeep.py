@@ -25,6 +25,7 @@ from merganser.meta.table_state import MetaReader
 from merganser.scan.time_travel import epoch_ms
 from merganser.shards.followers import check_leases, followers_beside
 from merganser.upkeep.advice import Advice, Facts, ShardLag, advice_for
+from merganser.upkeep.analyze import analyze, columns_to_analyze
 from merganser.upkeep.bucket_option import wanted_buckets
 from merganser.upkeep.check import check_table
 from merganser.upkeep.expire_partitions import expire_partitions as expired_partitions
@@ -301,6 +302,27 @@ class UpkeepVerbs(TableBase):
             StorageError: the store failed; the table is at the target snapshot or a later one. Repeat.
         """
         return roll_back(self.definition, self.env, snapshot=snapshot, tag=tag)
+
+    def analyze(self, columns: Sequence[str] | None = None) -> Snapshot | None:
+        """Count rows and values, and commit the result as the statistics of the table, which engines plan by.
+
+        All rows are read. `system("statistics")` shows the result. It holds no values of text.
+
+        Args:
+            columns: the columns to count values of; (): none, only rows and bytes. None: all.
+
+        Returns:
+            The new snapshot; None if the table has no snapshot.
+
+        Raises:
+            InvalidInputError: the table has no such column; nothing was changed.
+            CommitUnknownError: the store lost the reply; the statistics may be there.
+        """
+        fields = columns_to_analyze(self.definition, columns)
+        latest = self.latest_snapshot()
+        if latest is None:
+            return None
+        return analyze(self.definition, self.env, latest, fields)
 
     def repair(self) -> Repaired:
         """Let the table go on after its newest snapshot, a key index or a file of its shard stream was lost.

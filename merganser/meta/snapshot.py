@@ -27,6 +27,7 @@ BATCH_IDENTIFIER: Final = 9_223_372_036_854_775_807
 APPEND: Final = "APPEND"
 COMPACT: Final = "COMPACT"
 OVERWRITE: Final = "OVERWRITE"
+ANALYZE: Final = "ANALYZE"
 
 _APART: Final = "merganser.apart"
 """Of a snapshot that only holds a place: the one above it does not follow from it. Other engines pass over the key."""

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from merganser.codec.binary_row import deserialize, deserialize_columns
 from merganser.codec.data_format import format_of
 from merganser.codec.stats import SimpleStats
-from merganser.errors import NotFoundError, UnsupportedError
+from merganser.errors import FormatError, NotFoundError, UnsupportedError
 from merganser.meta.consumers import ConsumerStore
 from merganser.meta.data_file import SOURCE_COMPACT, DataFile, ManifestEntry
 from merganser.meta.index_manifest import DELETION_VECTORS
@@ -359,6 +359,35 @@ def _aggregation_fields(table: TableDef, env: Env, snapshot: Snapshot | None) ->
     return pa.table(made, schema=_AGGREGATION_FIELDS)
 
 
+_STATISTICS: Final = pa.schema(
+    [
+        ("snapshot_id", pa.int64()),
+        ("schema_id", pa.int64()),
+        ("mergedRecordCount", pa.int64()),
+        ("mergedRecordSize", pa.int64()),
+        ("colstat", pa.string()),
+    ]
+)
+
+
+def _statistics(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
+    """Return the statistics that the newest snapshot names: one row, or none if the table was not analyzed."""
+    reader = MetaReader(table.paths, env, table.name)
+    found = snapshot if snapshot is not None else reader.latest().snapshot
+    if found is None or found.statistics is None:
+        return _STATISTICS.empty_table()
+    path = table.paths.statistics(found.statistics)
+    try:
+        facts = json.loads(env.storage.read(path))
+        row = [facts.get(key) for key in ("snapshotId", "schemaId", "mergedRecordCount", "mergedRecordSize")]
+        row.append(json.dumps(facts.get("colStats") or {}))
+        return pa.table([pa.array([v], f.type) for v, f in zip(row, _STATISTICS, strict=True)], schema=_STATISTICS)
+    except (ValueError, AttributeError, pa.ArrowException) as error:
+        raise FormatError(
+            f"cannot read the statistics of '{table.name}': '{path}' is damaged: {error}.", path=path
+        ) from error
+
+
 def _tags(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
     found = TagStore(table.paths, env, table.name).list()
     return pa.table(
@@ -473,6 +502,7 @@ TABLES: Final[dict[str, Callable[[TableDef, Env, Snapshot | None], pa.Table]]] =
     "partitions": _partitions,
     "file_key_ranges": _file_key_ranges,
     "aggregation_fields": _aggregation_fields,
+    "statistics": _statistics,
     "tags": _tags,
     "branches": _branches,
     "consumers": _consumers,
@@ -480,7 +510,9 @@ TABLES: Final[dict[str, Callable[[TableDef, Env, Snapshot | None], pa.Table]]] =
     "table_indexes": _table_indexes,
 }
 """The system tables, by name."""
-OF_ONE_SNAPSHOT: Final = frozenset(["files", "manifests", "buckets", "partitions", "file_key_ranges", "table_indexes"])
+OF_ONE_SNAPSHOT: Final = frozenset(
+    ["files", "manifests", "buckets", "partitions", "file_key_ranges", "statistics", "table_indexes"]
+)
 """Those that describe one snapshot."""
 
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from merganser import changes as ch
 from merganser.codec.binary_row import deserialize
-from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedError
+from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from merganser.expr.setting import Setting
 from merganser.handle.table import Table
 from merganser.meta.table_state import MetaReader
@@ -363,8 +363,8 @@ def _rename_tag(state: State, engine: Engine, statement: s.RenameTag) -> Result:
 
 
 def _analyze(state: State, engine: Engine, statement: s.Analyze) -> Result:
-    table = state.table(statement.name)
-    raise UnsupportedError(f"cannot analyze '{table.name}': this version does not write statistics.")
+    columns = () if statement.columns is None else (statement.columns or None)
+    return Result(snapshot=state.table(statement.name).analyze(columns))
 
 
 def _truncate(state: State, engine: Engine, statement: s.Truncate) -> Result:

@@ -147,6 +147,11 @@ FORMS: Final[tuple[Form, ...]] = (
         "ALTER TABLE orders CREATE TAG empty RETAIN 7 DAYS;\nSHOW TAGS orders; -- empty",
     ),
     Form(
+        _A, "ANALYZE TABLE", "ANALYZE TABLE name COMPUTE STATISTICS [FOR {ALL COLUMNS | COLUMNS column, ...}]",
+        "Counts rows and values, and commits the result as a snapshot. `$statistics` shows it.",
+        "ANALYZE TABLE log COMPUTE STATISTICS FOR ALL COLUMNS;\nSELECT mergedRecordCount FROM log$statistics; -- 2",
+    ),
+    Form(
         _R, "INSERT",
         "INSERT INTO name [/*+ OPTIONS(...) */] [BY NAME] [(column, ...)] {VALUES (...), ... | query}\n"
         "INSERT OVERWRITE name [PARTITION (column [= value], ...)] {VALUES (...), ... | query}",

@@ -17,19 +17,9 @@ from tests.conformance.sql_cases import cases, check
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_LACKING = {
-    "analyze-table-makes-a-snapshot": "ANALYZE is not written yet",
-}
-
-
-def _mark(case: dict[str, Any], request: pytest.FixtureRequest) -> None:
-    if case["name"] in _LACKING:
-        request.applymarker(pytest.mark.xfail(reason=_LACKING[case["name"]], strict=True))
-
 
 @pytest.mark.parametrize("case", cases("embedded"), ids=lambda case: case["name"])
-def test_case(case: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    _mark(case, request)
+def test_case(case: dict[str, Any], tmp_path: Path) -> None:
     catalog = mg.catalog(tmp_path)
     catalog.create_database("default")
     check(case, catalog.session().sql)
@@ -43,10 +33,7 @@ def quick(spark: SparkSession) -> Iterator[SparkSession]:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("case", cases("spark"), ids=lambda case: case["name"])
-def test_case_on_spark(
-    case: dict[str, Any], tmp_path: Path, quick: SparkSession, request: pytest.FixtureRequest
-) -> None:
-    _mark(case, request)
+def test_case_on_spark(case: dict[str, Any], tmp_path: Path, quick: SparkSession) -> None:
     from pyspark.errors import PySparkException
 
     import merganser.spark as ms
