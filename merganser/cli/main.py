@@ -30,6 +30,7 @@ from merganser.cli import (
 from merganser.cli.check_command import check, doctor
 from merganser.cli.demo_command import demo
 from merganser.cli.serve_command import serve_stream
+from merganser.cli.sql_command import sql
 from merganser.errors import MerganserError
 
 _IN_PYTHON: Final = (
@@ -85,6 +86,7 @@ def merganser(
 
 
 app.command("demo")(demo)
+app.command("sql")(sql)
 for _name, _command in (
     *commands_catalog.COMMANDS,
     *commands_rows.COMMANDS,

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from rich import box
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -21,6 +21,7 @@ from rich.text import Text
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 _HEIGHTS: Final = "▁▂▃▄▅▆▇█"
 _GAP: Final = 2
+_NARROWEST: Final = 6
 
 
 def stdout() -> Console:
@@ -100,6 +101,7 @@ def table(
     *,
     right: Iterable[str] = (),
     records: bool = False,
+    cut: bool = False,
 ) -> None:
     """Print rows under their headings.
 
@@ -109,15 +111,37 @@ def table(
         rows: cells as text, one per heading.
         right: headings of columns that are aligned to the right, such as numbers.
         records: when the table is wider than the terminal, print a block per row instead of folding cells.
+        cut: in that case, cut wide cells instead. Columns are shown as records if there are too many.
     """
     to_right = set(right)
     widths = [max([cell_len(name), *(cell_len(row[i]) for row in rows)]) for i, name in enumerate(columns)]
     if not console.is_terminal or sum(widths) + _GAP * (len(widths) - 1) <= console.width:
         _aligned(console, columns, rows, widths, to_right)
-    elif records:
+    elif cut and (fit := fitted(widths, console.width)):
+        shorter = [[_cut(value, width) for value, width in zip(row, fit, strict=True)] for row in (columns, *rows)]
+        names = shorter[0]
+        numbers = {names[i] for i, name in enumerate(columns) if name in to_right}
+        _aligned(console, names, shorter[1:], fit, numbers)
+    elif records or cut:
         _records(console, columns, rows)
     else:
         _folded(console, columns, rows, to_right)
+
+
+def fitted(widths: Sequence[int], width: int) -> list[int]:
+    """Return widths of columns that fit: only the widest become narrower. Empty if columns would be too narrow."""
+    room = width - _GAP * (len(widths) - 1)
+    if room < sum(min(one, _NARROWEST) for one in widths):
+        return []
+    low, high = _NARROWEST, max(widths)
+    while low < high:
+        most = (low + high + 1) // 2
+        low, high = (most, high) if sum(min(one, most) for one in widths) <= room else (low, most - 1)
+    return [min(one, low) for one in widths]
+
+
+def _cut(value: str, width: int) -> str:
+    return value if cell_len(value) <= width else set_cell_size(value, width - 1).rstrip() + "…"
 
 
 def list_of(rows: Sequence[Sequence[str]], columns: Sequence[str], *, right: Iterable[str], none: str) -> None:

@@ -20,13 +20,21 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, nullable_schema
 from merganser.sql.engine import Assigned, Relation
 from merganser.sql.literals import value_of
-from merganser.sql.query import Batches, bind, run
+from merganser.sql.query import Batches, Running, bind, run
 from merganser.sql.sources import Sources
 from merganser.sql.state import MAX_ROWS, TIMEOUT, State
 
 
 class Embedded:
     """Runs queries in this process."""
+
+    def __init__(self) -> None:
+        self._running = Running()
+
+    def cancel(self) -> None:
+        stop = self._running.stop
+        if stop is not None:
+            stop()
 
     def query(self, state: State, tree: exp.Expression) -> Relation:
         if state.streaming and tree.find(exp.Table):
@@ -35,7 +43,7 @@ class Embedded:
                 "or ms.read_stream on Spark, or SET 'execution.runtime-mode' = 'batch'."
             )
         bound = bind(tree, Sources(state).source, setting_of(state))
-        reader = run(bound, timeout=_seconds(state))
+        reader = run(bound, timeout=_seconds(state), running=self._running)
         return Relation(bound.names, bound.types, reader)
 
     def result(self, state: State, relation: Relation) -> pa.Table:

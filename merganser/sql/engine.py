@@ -73,3 +73,6 @@ class Engine(Protocol):
     def compact(self, table: Table, **how: Any) -> Snapshot | None: ...
 
     def rescale(self, table: Table, buckets: int, partitions: Any) -> Snapshot | None: ...
+
+    def cancel(self) -> None:
+        """Stop the query that runs, if there is one."""

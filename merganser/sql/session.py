@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -52,9 +52,28 @@ class Session:
 
     def execute(self, text: str, parameters: Mapping[str, Any] | None = None) -> Result:
         """Run statements as `sql` does, and return what the last one gave: rows, snapshot, counts, time."""
-        parsed = parse(text, parameters)
         result = Result()
+        for result in self.results(text, parameters):
+            pass
+        return result
+
+    def results(
+        self,
+        text: str,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        before: Callable[[s.Statement], bool] | None = None,
+    ) -> Iterator[Result]:
+        """Run statements as `sql` does, and yield what each of them gave as soon as it has run.
+
+        Args:
+            before: called with each statement before it runs. If it returns False, this statement and those after it
+                do not run.
+        """
+        parsed = parse(text, parameters)
         for number, statement in enumerate(parsed, 1):
+            if before is not None and not before(statement):
+                return
             try:
                 result = self.run(statement)
             except MerganserError as error:
@@ -62,7 +81,14 @@ class Session:
                     ran = "Nothing before it was run." if number == 1 else "The statements before it have run."
                     error.message = f"statement {number} of {len(parsed)}: {error.message} {ran}"
                 raise
-        return result
+            yield result
+
+    def cancel(self) -> None:
+        """Stop the query that runs, if there is one. Other threads and signal handlers may call this.
+
+        The statement raises InvalidInputError, and nothing of it is committed. A commit that has begun is not stopped.
+        """
+        self.engine.cancel()
 
     def run(self, statement: s.Statement) -> Result:
         """Run one statement that is parsed already."""

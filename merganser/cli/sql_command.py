@@ -1,0 +1,118 @@
+"""`merganser sql`: statements of files, of `-e` or of standard input, and a shell."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from merganser.cli.arguments import Store, Warehouse
+from merganser.cli.commands_rows import SHOWN_ROWS_MAX, Format
+from merganser.errors import InvalidInputError, NotFoundError
+
+
+def sql(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE]...", help="Files with statements; - is standard input.", show_default=False),
+    ] = None,
+    execute: Annotated[
+        list[str] | None, typer.Option("--execute", "-e", metavar="TEXT", help="Statements to run. Repeatable.")
+    ] = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option("--parameter", "-p", metavar="NAME=VALUE", help="Text for :NAME in statements. Repeatable."),
+    ] = None,
+    database: Annotated[
+        str | None, typer.Option("--database", "-d", metavar="NAME", help="Database of names without one.")
+    ] = None,
+    format: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            "-f",
+            help="Format of the rows of the last statement.  [default: the extension of --output, else table]",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", metavar="FILE", help="Write the rows of the last statement to this file."),
+    ] = None,
+    shown: Annotated[
+        int, typer.Option("--shown", metavar="N", min=0, help="Maximum number of rows of a table; 0: all.")
+    ] = SHOWN_ROWS_MAX,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Run SQL statements, or start a shell.
+
+    Without files and --execute, statements are read from standard input; at a terminal, a shell starts.
+    """
+    from merganser.cli.output import format_of_path
+    from merganser.cli.sql_output import Output
+    from merganser.cli.target import pairs
+
+    def opened() -> Any:
+        from merganser.cli.target import catalog_of
+
+        session = catalog_of(warehouse, store).session()
+        if database is not None:
+            session.execute(f"USE `{database.replace('`', '``')}`")
+        return session
+
+    values = dict(pairs(parameter, "--parameter"))
+    form = format.value if format else (format_of_path(output) if output else None) or "table"
+    if output is not None and form == "table":
+        raise InvalidInputError(
+            f"cannot write '{output}': its name does not say in which form. Add --format csv, json or parquet."
+        )
+    if not files and not execute and sys.stdin.isatty() and sys.stdout.isatty():
+        from merganser.cli.sql_shell import Shell
+
+        Shell(opened, Output(form, output, shown), values).run()
+        return
+    if form == "parquet" and output is None and sys.stdout.isatty():
+        raise InvalidInputError("parquet is not for a terminal. Name a file with --output FILE, or pipe it somewhere.")
+    texts = [*(_text(path) for path in files or ()), *(execute or ())]
+    _run(opened(), texts or [sys.stdin.read()], values, Output(form, output, shown))
+
+
+def _run(session: Any, texts: list[str], values: dict[str, str], output: Any) -> None:
+    """Run texts; all are parsed before the first one runs."""
+    from merganser.cli.sql_stop import stoppable
+    from merganser.sql.parse import parse
+
+    for text in texts:
+        parse(text, values)
+    result = None
+    with stoppable(session.cancel) as stopped:
+        try:
+            for text in texts:
+                for result in session.results(text, values):
+                    if output.form == "table":
+                        output.show(result)
+        except Exception:
+            if stopped.is_set():
+                raise KeyboardInterrupt from None
+            raise
+    if output.form == "table" or result is None:
+        return
+    if not result.has_rows and output.path is not None:
+        raise InvalidInputError(
+            f"cannot write '{output.path}': the last statement gives no rows. The statements have run."
+        )
+    output.show(result)
+
+
+def _text(path: str) -> str:
+    if path == "-":
+        return sys.stdin.read()
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"cannot read '{path}': it is not UTF-8 text. Nothing was run.", path=path) from error
+    except OSError as error:
+        raise NotFoundError(f"cannot read '{path}': {error.strerror}. Nothing was run.", path=path) from error

@@ -1,0 +1,79 @@
+"""Results of statements, for a person or for a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from merganser.cli import render
+from merganser.cli.output import sink_of, write_rows
+from merganser.progress.sizes import size_text
+
+_NUMBERS: Final = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+_CHANGES: Final = ("INSERT", "UPDATE", "DELETE", "MERGE")
+
+
+@dataclass
+class Output:
+    """How results are shown.
+
+    Attributes:
+        form: "table", "csv", "json" or "parquet".
+        path: file for the rows of the next query; None: stdout.
+        shown_max: maximum number of rows of a table; 0: all.
+        timing: whether notes have seconds.
+        more: what to do to see all rows.
+    """
+
+    form: str = "table"
+    path: str | None = None
+    shown_max: int = 50
+    timing: bool = True
+    more: str = "--shown 0 prints all, --format csv or json too."
+
+    def show(self, result: Any) -> None:
+        """Show one result."""
+        if result.has_rows and (self.form != "table" or self.path is not None):
+            self._write(result)
+        elif result.has_rows:
+            self._table(result.rows)
+            self._note(render.counted(result.rows.num_rows, "row"), result, sys.stderr)
+        else:
+            self._note(changes(result), result, sys.stdout if self.form == "table" else sys.stderr)
+
+    def _write(self, result: Any) -> None:
+        path = self.path
+        with sink_of(path) as sink:
+            done = write_rows(result.rows, self.form, sink, seen=lambda _: None)
+        if path is not None:
+            size = size_text(os.path.getsize(path))
+            self._note(f"{render.counted(done, 'row')}, {size} in {path}", result, sys.stderr)
+
+    def _table(self, rows: pa.Table) -> None:
+        shown = rows.slice(0, self.shown_max) if self.shown_max else rows
+        numbers = [field.name for field in shown.schema if any(test(field.type) for test in _NUMBERS)]
+        cells = [[render.cell(value) for value in column.to_pylist()] for column in shown.columns]
+        texts = list(zip(*cells, strict=True)) if cells else []
+        render.table(render.stdout(), shown.column_names, texts, right=numbers, cut=True)
+        left = rows.num_rows - shown.num_rows
+        if left:
+            print(f"{render.counted(left, 'more row')}. {self.more}", file=sys.stderr)
+
+    def _note(self, text: str, result: Any, stream: Any) -> None:
+        print(f"{text}, {result.seconds:.2f} s" if self.timing else text, file=stream, flush=True)
+
+
+def changes(result: Any) -> str:
+    """Return what a statement without rows did: "3 rows inserted, snapshot 7"."""
+    snapshot = result.snapshot
+    if snapshot is None:
+        words = result.statement.split(None, 1)
+        return "no row changes; nothing was committed" if words and words[0].upper() in _CHANGES else "done"
+    of_snapshot = {verb: getattr(snapshot, f"rows_{verb}") for verb in ("inserted", "updated", "deleted")}
+    counts = dict(result.counts) or of_snapshot
+    said = [f"{render.counted(rows, 'row')} {verb}" for verb, rows in counts.items() if rows]
+    return ", ".join([*said, f"snapshot {snapshot.id}"])

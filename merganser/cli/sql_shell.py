@@ -1,0 +1,268 @@
+"""The SQL shell: reads statements at a terminal, and runs each one when it ends with a semicolon.
+
+The prompt appears before the engine is loaded, which takes a second or two; a thread loads it while the first statement
+is typed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+from merganser.cli.output import format_of_path
+from merganser.cli.sql_output import Output
+from merganser.cli.sql_stop import stoppable
+from merganser.cli.sql_text import bare, is_complete
+from merganser.errors import MerganserError
+from merganser.sql.forms import FORMS
+
+_HELP: Final = """\
+\\l            list the databases
+\\dt [NAME]    list the tables of a database
+\\d TABLE      describe a table
+\\c NAME       use a database
+\\timing       show seconds, or stop showing them
+\\o FILE       write the rows of the next query to a .csv, .json or .parquet file
+\\? \\q         help, quit
+A statement ends with a semicolon. Tab completes, Ctrl-C clears the line or stops the statement."""
+_DROPS: Final = ("DROP", "TRUNCATE")
+_WORD: Final = re.compile(r"[\w$]*\Z")
+_NAMED: Final = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE)\s+([\w.$]+)", re.IGNORECASE)
+_TABLE_BEFORE: Final = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE|DESCRIBE|EXISTS)\s+(\w+\.)?[\w$]*\Z", re.IGNORECASE)
+_DATABASE_BEFORE: Final = re.compile(r"\b(?:USE|DATABASE|IN)\s+\w*\Z|\\(?:c|dt)\s+\w*\Z", re.IGNORECASE)
+KEYWORDS: Final = sorted(
+    {word for form in FORMS for word in re.findall(r"\b[A-Z]{2,}\b", form.syntax)}
+    | set("SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT JOIN LEFT RIGHT FULL CROSS ON AND OR NOT NULL".split())
+)
+
+
+class Shell:
+    """Reads statements and shows what they give.
+
+    Args:
+        opened: returns the session; called once, in a thread.
+        output: where results go.
+        parameters: values of `:name`.
+        ask: shows a question, and returns the answer.
+    """
+
+    def __init__(
+        self,
+        opened: Callable[[], Any],
+        output: Output,
+        parameters: dict[str, str],
+        ask: Callable[[str], str] = input,
+    ) -> None:
+        self.output, self.parameters, self._ask = output, parameters, ask
+        self.output.more = "\\o FILE writes all rows of the next query."
+        self._opened, self._session, self._error = opened, None, None
+        self._loader = threading.Thread(target=self._load, daemon=True)
+
+    def _load(self) -> None:
+        try:
+            self._session = self._opened()
+        except BaseException as error:
+            self._error = error
+
+    @property
+    def session(self) -> Any:
+        """The session; waits until it is loaded."""
+        if self._session is None and self._error is None:
+            if self._loader.ident is None:
+                self._loader.start()
+            self._loader.join()
+        if self._error is not None:
+            raise self._error
+        return self._session
+
+    @property
+    def loaded(self) -> Any:
+        """The session, or None while it is not loaded."""
+        return self._session
+
+    def run(self) -> None:
+        """Read and run until the person leaves."""
+        prompt = _prompt(self)
+        print("merganser SQL. \\? shows help, \\q leaves.")
+
+        def start(_: Any) -> None:
+            if self._loader.ident is None:
+                self._loader.start()
+
+        prompt.app.after_render += start
+        while True:
+            database = self._session.state.database if self._session is not None else "sql"
+            try:
+                if not self.do(prompt.prompt(f"{database}> ")):
+                    return
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return
+
+    def do(self, text: str) -> bool:
+        """Run one input; return whether the shell goes on."""
+        stripped = text.strip()
+        try:
+            if stripped.startswith("\\") or stripped.lower() in ("quit", "exit", "help"):
+                return self._shortcut(stripped)
+            if stripped:
+                self._statements(text)
+        except MerganserError as error:
+            print(f"error: {error}")
+        return True
+
+    def _statements(self, text: str) -> None:
+        session, begun = self.session, time.perf_counter()
+        with stoppable(session.cancel) as stopped:
+            try:
+                for result in session.results(text, self.parameters, before=self._agreed):
+                    self.output.show(result)
+                    if result.has_rows and self.output.path is not None:
+                        self.output.form, self.output.path = "table", None
+            except (Exception, KeyboardInterrupt) as error:
+                if not stopped.is_set() and not isinstance(error, KeyboardInterrupt):
+                    raise
+                print(
+                    f"stopped after {time.perf_counter() - begun:.1f} s. If a commit was made before, `t$snapshots` "
+                    "has it."
+                )
+
+    def _agreed(self, statement: Any) -> bool:
+        """Ask before a statement that drops or overwrites."""
+        words = bare(statement.text).upper().split()
+        overwrites = words[:2] == ["INSERT", "OVERWRITE"]
+        drops = words[:1] and (words[0] in _DROPS or (words[0] == "ALTER" and "DROP" in words))
+        every = words[:2] == ["DELETE", "FROM"] and "WHERE" not in words
+        if not (overwrites or drops or every):
+            return True
+        does = "replaces rows" if overwrites else "removes all rows" if every or words[0] == "TRUNCATE" else "drops"
+        print(f"{' '.join(statement.text.split())[:100]}\n{does}{self._size(statement)}.")
+        return self._ask("Run it? [y/N] ").strip().lower() in ("y", "yes")
+
+    def _size(self, statement: Any) -> str:
+        try:
+            table = self.session.state.handle(statement.name)
+            snapshot = table.latest_snapshot()
+            rows = 0 if snapshot is None else snapshot.total_record_count
+        except (MerganserError, AttributeError):
+            return ""
+        return f" of {table.name}, which has {rows:,} stored rows"
+
+    def _shortcut(self, text: str) -> bool:
+        name, _, given = text.lstrip("\\").partition(" ")
+        given = given.strip().rstrip(";")
+        match name:
+            case "q" | "quit" | "exit":
+                return False
+            case "?" | "help":
+                print(_HELP)
+            case "l":
+                self._statements("SHOW DATABASES")
+            case "d" | "dt" if not given or name == "dt":
+                self._statements(f"SHOW TABLES IN {given}" if given else "SHOW TABLES")
+            case "d":
+                self._statements(f"DESCRIBE {given}")
+            case "c" if given:
+                self._statements(f"USE {given}")
+            case "timing":
+                self.output.timing = not self.output.timing
+                print(f"timing is {'on' if self.output.timing else 'off'}")
+            case "o":
+                form = format_of_path(given) if given else "table"
+                if form is None:
+                    print(f"error: cannot write '{given}': name a file .csv, .json or .parquet.")
+                else:
+                    self.output.form, self.output.path = form, given or None
+            case _:
+                print(f"error: there is no shortcut \\{name}, or it needs a name. \\? lists them.")
+        return True
+
+
+def completions(before: str, session: Any) -> tuple[str, list[str]]:
+    """Return the word before the cursor, and the words that may stand for it.
+
+    Args:
+        session: None while it is not loaded: only keywords are known.
+    """
+    found = _WORD.search(before)
+    word = found[0] if found else ""
+    names: list[str] = []
+    if session is not None:
+        try:
+            names = _names(before, session)
+        except MerganserError:
+            names = []
+    keywords = [k.lower() if word.islower() else k for k in KEYWORDS]
+    known = names if _TABLE_BEFORE.search(before) or _DATABASE_BEFORE.search(before) else [*names, *keywords]
+    return word, [name for name in known if name.lower().startswith(word.lower())]
+
+
+def _names(before: str, session: Any) -> list[str]:
+    from merganser.options.registry import ALL_OPTIONS
+    from merganser.sql.sources import fields_of
+
+    catalog, state = session.state.catalog, session.state
+    if before.count("'") % 2:
+        return [option.key for option in ALL_OPTIONS]
+    if _DATABASE_BEFORE.search(before):
+        return list(catalog.list_databases())
+    if (table := _TABLE_BEFORE.search(before)) is not None:
+        return list(catalog.list_tables((table[1] or state.database).rstrip(".")))
+    columns: list[str] = []
+    for name in _NAMED.findall(before):
+        columns += [field.name for field in fields_of(state.handle(tuple(name.split("."))), {})]
+    return columns
+
+
+class _Completer(Completer):
+    """Completion of prompt_toolkit."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        word, found = completions(document.text_before_cursor, self._shell.loaded)
+        for name in found:
+            yield Completion(name, -len(word))
+
+
+def _prompt(shell: Shell) -> PromptSession[str]:
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _enter(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if is_complete(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "merganser"
+    history = None
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        path = state / "sql_history"
+        path.touch(mode=0o600)
+        history = FileHistory(str(path))
+    except OSError:
+        pass  # a home that cannot be written: history lasts as long as the shell
+    return PromptSession(
+        multiline=True,
+        key_bindings=keys,
+        history=history,
+        completer=_Completer(shell),
+        complete_while_typing=False,
+        prompt_continuation=lambda width, *_: " " * max(0, width - 3) + "-> ",
+    )

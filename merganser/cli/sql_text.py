@@ -1,0 +1,25 @@
+"""SQL text that a person is still typing: whether it is complete, without a parser."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_OPAQUE: Final = re.compile(
+    r"--[^\n]*|/\*.*?(?:\*/|\Z)|'(?:[^'\\]|\\.|'')*(?:'|\Z)|\"(?:[^\"\\]|\\.|\"\")*(?:\"|\Z)|`(?:[^`]|``)*(?:`|\Z)",
+    re.DOTALL,
+)
+_WORDS: Final = ("quit", "exit", "help")
+
+
+def bare(text: str) -> str:
+    """Return a text of the same length with blanks for strings, quoted names and comments."""
+    return _OPAQUE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+
+
+def is_complete(text: str) -> bool:
+    """Return whether Enter runs the text: a shortcut, nothing, or statements up to a semicolon."""
+    stripped = text.strip()
+    if not stripped or stripped.startswith("\\") or stripped.lower() in _WORDS:
+        return True
+    return bare(text).rstrip().endswith(";")
