@@ -39,11 +39,32 @@ A statement ends with a semicolon. Tab completes, Ctrl-C clears the line or stop
 _DROPS: Final = ("DROP", "TRUNCATE")
 _WORD: Final = re.compile(r"[\w$]*\Z")
 _NAMED: Final = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE)\s+([\w.$]+)", re.IGNORECASE)
-_TABLE_BEFORE: Final = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE|DESCRIBE|EXISTS)\s+(\w+\.)?[\w$]*\Z", re.IGNORECASE)
+_TABLE_BEFORE: Final = re.compile(
+    r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE|DESCRIBE|EXISTS)\s+(\w+\.)?[\w$]*\Z", re.IGNORECASE
+)
 _DATABASE_BEFORE: Final = re.compile(r"\b(?:USE|DATABASE|IN)\s+\w*\Z|\\(?:c|dt)\s+\w*\Z", re.IGNORECASE)
 KEYWORDS: Final = sorted(
     {word for form in FORMS for word in re.findall(r"\b[A-Z]{2,}\b", form.syntax)}
-    | set("SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT JOIN LEFT RIGHT FULL CROSS ON AND OR NOT NULL".split())
+    | {
+        "SELECT",
+        "FROM",
+        "WHERE",
+        "GROUP",
+        "BY",
+        "HAVING",
+        "ORDER",
+        "LIMIT",
+        "JOIN",
+        "LEFT",
+        "RIGHT",
+        "FULL",
+        "CROSS",
+        "ON",
+        "AND",
+        "OR",
+        "NOT",
+        "NULL",
+    }
 )
 
 
@@ -147,7 +168,13 @@ class Shell:
         every = words[:2] == ["DELETE", "FROM"] and "WHERE" not in words
         if not (overwrites or drops or every):
             return True
-        does = "replaces rows" if overwrites else "removes all rows" if every or words[0] == "TRUNCATE" else "drops"
+        does = (
+            "replaces rows"
+            if overwrites
+            else "removes rows"
+            if every or words[0] == "TRUNCATE"
+            else "drops all or a part"
+        )
         print(f"{' '.join(statement.text.split())[:100]}\n{does}{self._size(statement)}.")
         return self._ask("Run it? [y/N] ").strip().lower() in ("y", "yes")
 

@@ -52,10 +52,8 @@ class Session:
 
     def execute(self, text: str, parameters: Mapping[str, Any] | None = None) -> Result:
         """Run statements as `sql` does, and return what the last one gave: rows, snapshot, counts, time."""
-        result = Result()
-        for result in self.results(text, parameters):
-            pass
-        return result
+        given = list(self.results(text, parameters))
+        return given[-1] if given else Result()
 
     def results(
         self,
