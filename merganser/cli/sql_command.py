@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -110,8 +111,7 @@ def _text(path: str) -> str:
     if path == "-":
         return sys.stdin.read()
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        return Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise InvalidInputError(f"cannot read '{path}': it is not UTF-8 text. Nothing was run.", path=path) from error
     except OSError as error:

@@ -87,7 +87,8 @@ class Shell:
     ) -> None:
         self.output, self.parameters, self._ask = output, parameters, ask
         self.output.more = "\\o FILE writes all rows of the next query."
-        self._opened, self._session, self._error = opened, None, None
+        self._opened, self._session = opened, None
+        self._error: BaseException | None = None
         self._loader = threading.Thread(target=self._load, daemon=True)
 
     def _load(self) -> None:

@@ -90,7 +90,7 @@ class SparkSqlSession(Session):
 
     def __init__(self, spark: SparkSession, catalog: Any) -> None:
         self.state: State = SparkState(catalog, spark=spark)
-        self.engine = OnSpark(spark)
+        self.engine: OnSpark = OnSpark(spark)
         self._spark = spark
         self._nothing: DataFrame | None = None
 
@@ -114,7 +114,8 @@ class SparkSqlSession(Session):
 
     def execute(self, text: str, parameters: Mapping[str, Any] | None = None) -> Result:
         """Run statements as `sql` does, and return what the last one gave: rows, snapshot, counts, time."""
-        result = super().execute(text, parameters)
+        with self.engine.tagged():
+            result = super().execute(text, parameters)
         return replace(result, rows=self._frame(result.rows)) if isinstance(result.rows, pa.Table) else result
 
     def _frame(self, rows: pa.Table) -> DataFrame:
@@ -200,6 +201,20 @@ class OnSpark:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
+        self._tag = f"merganser-sql-{id(self)}"
+
+    @contextmanager
+    def tagged(self) -> Iterator[None]:
+        """Give the jobs of Spark in the `with` block a tag, by which `cancel` finds them."""
+        self._spark.addTag(self._tag)
+        try:
+            yield
+        finally:
+            self._spark.removeTag(self._tag)
+
+    def cancel(self) -> None:
+        """Stop the jobs of the statement that runs in another thread."""
+        self._spark.interruptTag(self._tag)
 
     # queries
 
