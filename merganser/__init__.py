@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from merganser import cdc, changes, errors
+    from merganser import cdc, changes, dbapi, errors
     from merganser.catalogs.filesystem import Catalog
     from merganser.edit.images import Upserted
     from merganser.handle.doors import catalog, table
@@ -34,6 +34,7 @@ __all__ = [
     "catalog",
     "cdc",
     "changes",
+    "dbapi",
     "errors",
     "metrics",
     "table",
@@ -56,7 +57,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("cdc", "changes", "errors"):
+    if name in ("cdc", "changes", "dbapi", "errors"):
         return importlib.import_module(f"merganser.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'merganser' has no attribute '{name}'")

@@ -14,7 +14,6 @@ from merganser.cli.output import sink_of, write_rows
 from merganser.progress.sizes import size_text
 
 _NUMBERS: Final = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-_CHANGES: Final = ("INSERT", "UPDATE", "DELETE", "MERGE")
 
 
 @dataclass
@@ -71,9 +70,6 @@ def changes(result: Any) -> str:
     """Return what a statement without rows did: "3 rows inserted, snapshot 7"."""
     snapshot = result.snapshot
     if snapshot is None:
-        words = result.statement.split(None, 1)
-        return "no row changes; nothing was committed" if words and words[0].upper() in _CHANGES else "done"
-    of_snapshot = {verb: getattr(snapshot, f"rows_{verb}") for verb in ("inserted", "updated", "deleted")}
-    counts = dict(result.counts) or of_snapshot
-    said = [f"{render.counted(rows, 'row')} {verb}" for verb, rows in counts.items() if rows]
+        return "no row changes; nothing was committed" if result.changes else "done"
+    said = [f"{render.counted(rows, 'row')} {verb}" for verb, rows in result.counts.items() if rows]
     return ", ".join([*said, f"snapshot {snapshot.id}"])

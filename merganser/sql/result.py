@@ -22,6 +22,7 @@ class Result:
         has_rows: whether the statement is one that gives rows.
         snapshot: of the commit; None if nothing was committed.
         counts: rows by what became of them, such as {"inserted": 3}; empty if not known.
+        changes: whether the statement is one that changes rows.
         seconds: how long the statement ran.
         statement: its text.
     """
@@ -30,6 +31,7 @@ class Result:
     has_rows: bool = False
     snapshot: Snapshot | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
+    changes: bool = False
     seconds: float = 0.0
     statement: str = ""
 

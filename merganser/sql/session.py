@@ -92,7 +92,15 @@ class Session:
         """Run one statement that is parsed already."""
         begun = time.perf_counter()
         result = _RUNS[type(statement)](self.state, self.engine, statement)
-        return replace(result, seconds=time.perf_counter() - begun, statement=statement.text)
+        changes = isinstance(statement, s.Insert | s.Update | s.Delete | s.Merge | s.Truncate)
+        counts = result.counts
+        if changes and not counts and result.snapshot is not None:
+            of_snapshot = {
+                verb: getattr(result.snapshot, f"rows_{verb}") for verb in ("inserted", "updated", "deleted")
+            }
+            counts = {verb: rows for verb, rows in of_snapshot.items() if rows}
+        seconds = time.perf_counter() - begun
+        return replace(result, counts=counts, changes=changes, seconds=seconds, statement=statement.text)
 
 
 _RUNS: Final[dict[type[s.Statement], Run]] = {**define.RUNS, **rows.RUNS, **show.RUNS, s.Call: call}

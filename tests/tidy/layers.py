@@ -51,6 +51,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("sql",),
     ("catalogs",),
     ("handle.doors",),
+    ("dbapi",),
     # engines, people, tests
     ("spark",),
     ("serve",),
@@ -130,7 +131,8 @@ SNAPSHOTS_MADE: Final[dict[str, str]] = {
 """Modules that may make a `Snapshot`: a state of a table that was not there before comes from one place."""
 
 ROOTS: Final[tuple[str, ...]] = (
-    "merganser", "merganser.spark", "merganser.cli.main", "merganser.__main__", "merganser.sql.forms",
+    "merganser", "merganser.spark", "merganser.cli.main", "merganser.__main__", "merganser.dbapi",
+    "merganser.sql.forms",
 )  # fmt: skip
 """What users import, and what pages are made of. A module that none of these reaches is dead; `testing` is for tests
 and counts as reached."""
