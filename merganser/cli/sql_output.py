@@ -53,6 +53,11 @@ class Output:
             self._note(f"{render.counted(done, 'row')}, {size} in {path}", result, sys.stderr)
 
     def _table(self, rows: pa.Table) -> None:
+        if rows.num_columns == rows.num_rows == 1 and pa.types.is_string(rows.schema[0].type):
+            text = rows[0][0].as_py()
+            if text is not None and "\n" in text:  # of EXPLAIN and SHOW CREATE TABLE
+                print("\n".join(render.cell(line) for line in text.split("\n")), flush=True)
+                return
         shown = rows.slice(0, self.shown_max) if self.shown_max else rows
         numbers = [field.name for field in shown.schema if any(test(field.type) for test in _NUMBERS)]
         cells = [[render.cell(value) for value in column.to_pylist()] for column in shown.columns]

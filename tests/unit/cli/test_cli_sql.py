@@ -101,3 +101,8 @@ def test_the_shell_runs_statements_and_leaves(tmp_path: Path) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     os.close(terminal)
     assert "41 + 1" in (tmp_path / "merganser" / "sql_history").read_text()
+
+
+def test_a_plan_is_printed_line_by_line(run: Run) -> None:
+    done = run("sql", "-e", f"{_MADE} SHOW CREATE TABLE t")
+    assert "(\n  `id` BIGINT NOT NULL,\n  `v` STRING,\n  PRIMARY KEY (`id`) NOT ENFORCED\n)\n" in done.out
