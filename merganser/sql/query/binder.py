@@ -61,6 +61,8 @@ class _Binder:
             ctes: common table expressions that it may name, by lower name.
         """
         with_ = node.args.get("with_")
+        if parent is None and any(each.args.get("pivots") for each in node.find_all(exp.Expression)):
+            raise UnsupportedError("cannot run PIVOT and UNPIVOT in this process. Run the statement on Spark.")
         texts = []
         if with_ is not None:
             if with_.args.get("recursive"):

@@ -309,6 +309,8 @@ class Expressions:
         return Value(f"CAST({made} AS {duck(kind)})", kind)
 
     def _in(self, node: exp.In) -> Value:
+        if isinstance(node.this, exp.Tuple):  # DuckDB takes two nulls inside of rows for equal
+            raise UnsupportedError("cannot compare rows with IN in this process. Use EXISTS, or run it on Spark.")
         query = node.args.get("query")
         if query is not None:
             return self._in_query(node, query)
@@ -322,9 +324,7 @@ class Expressions:
     def _in_query(self, node: exp.In, query: exp.Expression) -> Value:
         inner = query.this if isinstance(query, exp.Subquery) else query
         bound = self.query(inner, self.scope)
-        items = [
-            self.value(item) for item in (node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this])
-        ]
+        items = [self.value(node.this)]
         if len(items) != len(bound.columns):
             raise InvalidInputError(f"IN compares {len(items)} columns with {len(bound.columns)} of the subquery.")
         left, right = [], []
@@ -335,10 +335,7 @@ class Expressions:
             right.append(to(other, wide))
         names = ", ".join(f'"{i}"' for i in range(len(items)))
         text = f"SELECT {', '.join(right)} FROM ({bound.text}) AS _in({names})"
-        shown = left[0] if len(left) == 1 else f"({', '.join(left)})"
-        if len(left) > 1:
-            text = f"SELECT ({', '.join(right)}) FROM ({bound.text}) AS _in({names})"
-        return Value(f"({shown} IN ({text}))", t.Boolean())
+        return Value(f"({left[0]} IN ({text}))", t.Boolean())
 
     def _like(self, node: exp.Expression, escape: str) -> Value:
         s = taken(self.value(node.this), "s", "LIKE").text

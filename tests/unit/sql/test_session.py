@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
-from merganser.errors import InvalidInputError, NotFoundError, SqlSyntaxError
+from merganser.errors import InvalidInputError, NotFoundError, SqlSyntaxError, UnsupportedError
 from merganser.sql.embedded import setting_of
 from merganser.sql.parse import parse
 from merganser.sql.query import bind
@@ -159,3 +159,15 @@ def test_whole_keys_are_looked_up(session: Session, monkeypatch: pytest.MonkeyPa
     session.sql("INSERT INTO parts VALUES (1, 'a', 1), (1, 'b', 2), (2, 'a', 3)")
     rows = session.sql("SELECT n FROM parts WHERE id IN (1, 2) AND dt IN ('a', 'b') ORDER BY n").to_pylist()
     assert rows == [{"n": 1}, {"n": 2}, {"n": 3}]
+
+
+def test_what_duckdb_would_compute_otherwise_is_refused(session: Session) -> None:
+    for text in (
+        "SELECT * FROM orders PIVOT (sum(amount) FOR city IN ('Oslo', 'Rome'))",
+        "SELECT id FROM orders WHERE (id, amount) NOT IN (SELECT id, amount FROM orders)",
+        "SELECT id FROM orders WHERE (id, amount) IN ((1, 10), (2, 20))",
+    ):
+        with pytest.raises(UnsupportedError, match="in this process"):
+            session.sql(text)
+    rows = session.sql("SELECT array_append(CAST(NULL AS ARRAY<INT>), 1) AS a, array_prepend(array(2), 1) AS b")
+    assert rows.to_pylist() == [{"a": None, "b": [1, 2]}]
