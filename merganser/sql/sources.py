@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
 from sqlglot import exp
 
 from merganser.errors import InvalidInputError, NotFoundError
@@ -40,6 +42,7 @@ class Sources:
     def __init__(self, state: State) -> None:
         self.state = state
         self._newest: dict[str, Snapshot | None] = {}
+        self._references: Counter[str] = Counter()
 
     def source(self, node: exp.Table) -> Source:
         """Return what a reference to a table reads.
@@ -50,13 +53,14 @@ class Sources:
         """
         handle, travel = self.found(node)
         options = self.name_of(node)[1]
+        self._references[handle.path if isinstance(handle, Table) else handle.base.path] += 1
         keyed = isinstance(handle, Table) and bool(handle.primary_key) and not options
         return Source(
             name=handle.name,
             fields=fields_of(handle, travel),
             key=tuple(handle.primary_key) if isinstance(handle, Table) else (),
             open=lambda columns, where, limit: self.scan(handle, travel, columns, where, limit),
-            lookup=(lambda keys, columns: handle.lookup(keys, columns=columns, **travel)) if keyed else None,
+            lookup=(lambda keys, columns: self._looked_up(handle, keys, columns, travel)) if keyed else None,
         )
 
     def found(self, node: exp.Table) -> tuple[Any, Mapping[str, Any]]:
@@ -79,10 +83,21 @@ class Sources:
         """Return a scan of the newest state as it was at the first reference."""
         if not (isinstance(handle, Table) and isinstance(scan, Scan) and scan.source == Newest()):
             return scan
+        newest = self._newest_of(handle)
+        return scan if newest is None else replace(scan, source=Newest(snapshot=newest))
+
+    def _looked_up(
+        self, handle: Table, keys: pa.Table, columns: Sequence[str], travel: Mapping[str, Any]
+    ) -> pa.Table | None:
+        """Return the rows of keys; None if the table is read elsewhere too, since scans fix their snapshot."""
+        if self._references[handle.path] > 1:
+            return None
+        return handle.lookup(keys, columns=columns, **travel)
+
+    def _newest_of(self, handle: Table) -> Snapshot | None:
         if handle.path not in self._newest:
             self._newest[handle.path] = handle.latest_snapshot()
-        newest = self._newest[handle.path]
-        return scan if newest is None else replace(scan, source=Newest(snapshot=newest))
+        return self._newest[handle.path]
 
     def name_of(self, node: exp.Table) -> tuple[tuple[str, ...], Mapping[str, str]]:
         """Return the parts of a name, and the options of its hint."""

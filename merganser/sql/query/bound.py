@@ -24,14 +24,15 @@ class Source:
         fields: its columns.
         key: the columns of its primary key; empty if it has none.
         open: takes columns, a filter and a limit, and returns a scan.
-        lookup: takes a table of keys and columns, and returns the rows of these keys; None: it cannot.
+        lookup: takes a table of keys and columns, and returns the rows of these keys, or None to scan instead.
+            None: there are no lookups.
     """
 
     name: str
     fields: Sequence[t.Field]
     key: tuple[str, ...]
     open: Callable[[Sequence[str], Predicate | None, int | None], Any]
-    lookup: Callable[[pa.Table, Sequence[str]], pa.Table] | None = None
+    lookup: Callable[[pa.Table, Sequence[str]], pa.Table | None] | None = None
 
 
 @dataclass

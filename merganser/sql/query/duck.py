@@ -67,22 +67,21 @@ def run(bound: BoundQuery, *, timeout: float | None = None, running: Running | N
     schema = pa.schema([pa.field(n, _arrow(k)) for n, k in zip(bound.names, bound.types, strict=True)])
     if bound.plain is not None and timeout is None:
         return Batches(schema, _read(bound.references[0], bound.plain, schema))
-    with _OPEN:
-        connection = _root().cursor()
-    connection.execute(f"SET TimeZone = '{bound.setting.zone or 'UTC'}'")
-    scans = [_Scanned(reference) for reference in bound.references]
-    for reference, scan in zip(bound.references, scans, strict=True):
-        connection.register(reference.view, scan)
-    timer = None
-    if timeout is not None:
-        timer = threading.Timer(timeout, connection.interrupt)
-        timer.daemon = True
-        timer.start()
 
     def batches() -> Iterator[pa.RecordBatch]:
+        scans = [_Scanned(reference) for reference in bound.references]
+        with _OPEN:
+            connection = _root().cursor()
+        timer = None if timeout is None else threading.Timer(timeout, connection.interrupt)
+        if timer is not None:
+            timer.daemon = True
+            timer.start()
         if running is not None:
             running.stop = connection.interrupt
         try:
+            connection.execute(f"SET TimeZone = '{bound.setting.zone or 'UTC'}'")
+            for reference, scan in zip(bound.references, scans, strict=True):
+                connection.register(reference.view, scan)
             for batch in connection.sql(bound.text).to_arrow_reader(_BATCH):
                 yield _conformed(batch.columns, schema)
         except (duckdb.Error, pa.ArrowException, OSError) as error:
@@ -95,8 +94,7 @@ def run(bound: BoundQuery, *, timeout: float | None = None, running: Running | N
                 timer.cancel()
             connection.close()
 
-    rows = batches()
-    return Batches(schema, rows)
+    return Batches(schema, batches())
 
 
 @dataclass
@@ -140,8 +138,8 @@ def rows_of(reference: Reference) -> Any:
             try:
                 found = source.lookup(keys, needed)
             except (UnsupportedError, InvalidInputError):
-                pass  # of some tables, rows are not looked up
-            else:
+                found = None  # of some tables, rows are not looked up
+            if found is not None:
                 return Held(where.apply(found).select(columns))
     return source.open(columns, where, reference.limit)
 

@@ -95,6 +95,9 @@ def test_all_references_of_a_statement_read_one_snapshot(session: Session, monke
     session.sql("INSERT INTO orders VALUES (7, 'x', 1)")
     second = bound.references[1].source.open(["id"], None, None)
     assert first.snapshot == second.snapshot is not None
+    lookup = bound.references[0].source.lookup
+    assert lookup is not None
+    assert lookup(pa.table({"id": [1, 7]}), ["id"]) is None  # it would read the newest state
 
 
 def test_limits_of_rows_and_time(session: Session) -> None:
@@ -171,3 +174,10 @@ def test_what_duckdb_would_compute_otherwise_is_refused(session: Session) -> Non
             session.sql(text)
     rows = session.sql("SELECT array_append(CAST(NULL AS ARRAY<INT>), 1) AS a, array_prepend(array(2), 1) AS b")
     assert rows.to_pylist() == [{"a": None, "b": [1, 2]}]
+
+
+def test_options_of_the_session_hold_for_lookups(session: Session) -> None:
+    session.sql("UPDATE orders SET city = 'Bern' WHERE id = 1; SET spark.paimon.scan.snapshot-id = 1")
+    assert session.sql("SELECT city FROM orders WHERE id = 1").to_pylist() == [{"city": "Oslo"}]
+    session.sql("RESET")
+    assert session.sql("SELECT city FROM orders WHERE id = 1").to_pylist() == [{"city": "Bern"}]
