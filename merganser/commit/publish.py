@@ -64,6 +64,7 @@ from merganser.commit.standing import check_stands, known_of, withdraw
 from merganser.commit.steps import CommitStep, Steps
 from merganser.commit.turns import Turn, Turns, take_turn
 from merganser.errors import (
+    CommitUnknownError,
     ConflictError,
     FormatError,
     InvalidInputError,
@@ -102,6 +103,9 @@ _log = logging.getLogger(__name__)
 
 _ROUNDS_MAX: Final = 4
 
+_GAP_PAUSES_MS: Final = (5, 20, 80, 300, 1000, 3000, 5000, 10_000)
+"""How long a commit waits for another writer to remove a snapshot that does not stand."""
+
 
 @dataclass(frozen=True)
 class Change:
@@ -119,6 +123,7 @@ class Change:
         allow_empty: make a snapshot even of no change.
         uuid: identifies the snapshot of the change; None: every call makes a new one.
         since: an earlier call with the same uuid cannot have made a snapshot below this id; None: there was no call.
+        withdrawn: the snapshot that the attempt before created and removed; None: there was none.
         safe: the last snapshot that needs no check in strict mode; negative or None: no snapshot needs one.
         seconds: the time that its writers spent on its files, by phase; see `CommitMetrics`.
         watermark: epoch milliseconds up to which its writers have seen event times. The watermark of a table never
@@ -150,6 +155,7 @@ class Change:
     allow_empty: bool = False
     uuid: str | None = None
     since: int | None = None
+    withdrawn: int | None = None
     safe: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     watermark: int | None = None
@@ -244,6 +250,8 @@ class Publisher:
                     if turns.lost:
                         self.latest()  # of a long wait there is much to read; the attempt would be too slow to win
                     begun, state, done, snapshot, change, prepared = self._attempt(change, files, steps)
+                except CommitUnknownError:
+                    raise
                 except MerganserError as error:
                     files.discard()
                     steps.undo()
@@ -265,8 +273,9 @@ class Publisher:
                     seconds["publish"] += self.env.seconds() - ready
                     steps.after(stored)
                     return _measured(stored, prepared[0].metrics, turns.lost + 1, {**change.seconds, **seconds})
-                except SnapshotExistsError:
+                except SnapshotExistsError as error:
                     seconds["publish"] += self.env.seconds() - ready
+                    change = replace(change, withdrawn=error.context.get("withdrawn", change.withdrawn))
                     files.discard(keep_delta=change.overwrites is None)
                 except (StorageError, UnsupportedError):  # the store failed, or cannot promise one winner: nothing made
                     files.discard()
@@ -364,8 +373,7 @@ class Publisher:
             ConflictError, InvalidInputError: the change may not follow the newest state.
         """
         for _ in range(_ROUNDS_MAX):
-            begun = self.env.seconds()
-            state = self.latest()
+            begun, state = self._newest(change)
             done, snapshot = self._applied(change, state.snapshot)
             if done:
                 break
@@ -383,6 +391,30 @@ class Publisher:
             change = replace(change, messages=messages)
             files.discard()
         return begun, state, done, snapshot, change
+
+    def _newest(self, change: Change) -> tuple[float, TableState]:
+        """Return the newest state, and when it was read.
+
+        Another writer may have read the snapshot that the attempt before withdrew, and put its own on top. That one has
+        the rows of this change, and does not stand: its writer removes it. This commit must not take it for proof that
+        its rows are there, so it waits.
+
+        Raises:
+            CommitUnknownError: the other snapshot stays, since its writer was stopped.
+        """
+        for pause_ms in (*_GAP_PAUSES_MS, None):
+            begun, state = self.env.seconds(), self.latest()
+            if change.withdrawn is None or not self.reader.snapshots.is_missing_below(state.next_id, change.withdrawn):
+                return begun, state
+            if pause_ms is not None:
+                self.env.sleep_ms(pause_ms)
+        raise CommitUnknownError(
+            f"cannot tell whether the rows for '{self.table.name}' were committed: the table was rolled back, and "
+            f"snapshot {state.next_id - 1} of another writer, which was stopped, lies on top of what the rollback "
+            "removed. Every file was kept. Repeat the rollback, then the write.",
+            table=self.table.name,
+            snapshot=change.withdrawn,
+        )
 
     def _prepare(
         self, change: Change, state: TableState, files: MetadataFiles, steps: Steps

@@ -70,6 +70,7 @@ def withdraw(reader: MetaReader, stored: Snapshot, why: str) -> None:
         f"the writer removed its snapshot {stored.id} of '{reader.table_name}': {why} Nothing of it is visible.",
         table=reader.table_name,
         snapshot=stored.id,
+        withdrawn=stored.id,
     )
 
 
@@ -109,6 +110,7 @@ def _check_not_rolled_back(reader: MetaReader, stored: Snapshot, before: Snapsho
             "meanwhile. Nothing of this commit is visible.",
             table=reader.table_name,
             snapshot=stored.id,
+            withdrawn=stored.id,
         )
 
 
@@ -145,6 +147,7 @@ def _check_not_overtaken(reader: MetaReader, stored: Snapshot, live: LiveFiles) 
             "Nothing of this commit is visible.",
             table=reader.table_name,
             snapshot=stored.id,
+            withdrawn=stored.id,
         )
 
 

@@ -348,6 +348,10 @@ class SnapshotStore:
             return found.uuid != previous.uuid or found.delta_manifest_list != previous.delta_manifest_list
         return any(number < previous.id for number in self.ids())
 
+    def is_missing_below(self, end: int, number: int) -> bool:
+        """Return whether a snapshot below `end` is gone though an older one is there. Time: one read, or a list."""
+        return number < end - 1 and self.get(number) is None and any(other < number for other in self.ids())
+
     def replace(self, snapshot: Snapshot) -> None:
         """Put a snapshot in the place of another one of its id.
 

@@ -547,6 +547,70 @@ def test_rollbacks_beside_writers_leave_one_history(seed: int) -> None:
     assert len(written) == len(set(written))
 
 
+def test_a_withdrawn_commit_is_not_taken_for_one_that_another_writer_has_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A rollback comes before the first writer's snapshot, and the second writer follows that before it goes again."""
+    table = _table()
+    storage = table.env.storage
+    create, delete, ids = SnapshotStore.create, SnapshotStore.delete, SnapshotStore.ids
+    is_missing_below = SnapshotStore.is_missing_below
+    reached, deleted, withdrawn, followed, waited = (threading.Event() for _ in range(5))
+    first = threading.current_thread()
+    created: list[int] = []
+    second = threading.Thread(target=lambda: _again(storage).write([_state(200, "second")]))
+
+    def create_between(store: SnapshotStore, snapshot: Snapshot) -> Snapshot:
+        created.append(snapshot.id)
+        if len(created) == 1:  # the first writer's
+            with monkeypatch.context() as patch:
+                patch.setattr(SnapshotStore, "delete", delete)
+                _again(storage).rollback(snapshot=2)
+            stored = create(store, snapshot)
+            store.advance_latest_hint(stored.id)
+            second.start()
+            assert reached.wait(20)
+            return stored
+        if threading.current_thread() is second and len(created) == 2:
+            reached.set()
+            assert withdrawn.wait(20)
+            stored = create(store, snapshot)
+            store.advance_latest_hint(stored.id)
+            followed.set()
+            assert waited.wait(20)
+            return stored
+        return create(store, snapshot)
+
+    def delete_between(store: SnapshotStore, snapshot_id: int) -> None:
+        delete(store, snapshot_id)
+        if threading.current_thread() is first:
+            deleted.set()
+
+    def ids_between(store: SnapshotStore) -> list[int]:
+        found = ids(store)
+        if threading.current_thread() is first and deleted.is_set() and not withdrawn.is_set():
+            withdrawn.set()
+            assert followed.wait(20)
+        return found
+
+    def look_between(store: SnapshotStore, end: int, number: int) -> bool:
+        missing = is_missing_below(store, end, number)
+        if missing:
+            waited.set()
+            second.join()  # its snapshot goes, and it commits again
+        return missing
+
+    monkeypatch.setattr(SnapshotStore, "create", create_between)
+    monkeypatch.setattr(SnapshotStore, "delete", delete_between)
+    monkeypatch.setattr(SnapshotStore, "ids", ids_between)
+    monkeypatch.setattr(SnapshotStore, "is_missing_below", look_between)
+    table.write([_state(100, "first")])
+    assert waited.is_set()
+    assert created[:2] == [5, 6]
+    assert _rows(_again(storage)) == [*STATES[2], (100, "first"), (200, "second")]
+    assert _again(storage).check() == ()
+
+
 def test_a_state_is_not_carried_over_steps_of_another_history(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rollback and new commits, between a reader's look at the newest snapshot and at those before it."""
     table = _table()
