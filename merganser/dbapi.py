@@ -1,7 +1,7 @@
 """PEP 249: connections and cursors over the SQL of a catalog, for tools that speak the database API of Python.
 
-Each statement is one commit, made when it runs: `commit` does nothing, and `rollback` is refused. Parameters have names
-(`:name`). A connection is a session and belongs to one thread at a time.
+Each statement is one commit, made when it runs. `commit` changes nothing, and `rollback` is refused if there is
+something to take back. Parameters have names (`:name`). A connection is a session and belongs to one thread at a time.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from typing import Any, Final
 
@@ -17,6 +18,9 @@ import pyarrow as pa
 from merganser import errors
 from merganser.catalogs.filesystem import Catalog
 from merganser.handle.doors import catalog
+from merganser.sql.embedded import Embedded
+from merganser.sql.many import insert_many
+from merganser.sql.result import Result
 from merganser.sql.session import Session
 
 apilevel = "2.0"
@@ -112,6 +116,7 @@ def _code(kind: pa.DataType) -> str:
     return next((code for code, test in tests if test(kind)), "other")
 
 
+_NAMES: Final = "parameters have names here: write `:name` in the statement and pass a dict."
 _FOREIGN: Final = re.compile(r"%\(\w+\)s|%s|\?")
 _CLASSES: tuple[tuple[type[errors.MerganserError], type[Error]], ...] = (
     (errors.UnsupportedError, NotSupportedError),
@@ -156,14 +161,20 @@ def _translated() -> Iterator[None]:
 
 
 class Connection:
-    """A session of SQL. Each statement is one commit."""
+    """A session of SQL. Each statement is one commit.
+
+    Attributes:
+        changes: how many statements have changed something since the last `commit` or `rollback`.
+    """
 
     Warning, Error, InterfaceError, DatabaseError = Warning, Error, InterfaceError, DatabaseError
     DataError, OperationalError, IntegrityError = DataError, OperationalError, IntegrityError
     InternalError, ProgrammingError, NotSupportedError = InternalError, ProgrammingError, NotSupportedError
 
     def __init__(self, opened: Any, database: str | None) -> None:
-        self.session: Session | None = Session(opened)
+        self.engine = Embedded()
+        self.session: Session | None = Session(opened, self.engine)
+        self.changes = 0
         if database is not None:
             self.cursor().execute("USE `" + database.replace("`", "``") + "`")
 
@@ -174,11 +185,21 @@ class Connection:
         return Cursor(self)
 
     def commit(self) -> None:
-        """Do nothing: each statement was committed when it ran."""
+        """Change nothing: each statement was committed when it ran."""
+        self.changes = 0
 
     def rollback(self) -> None:
-        """Raise NotSupportedError: each statement was committed when it ran."""
-        raise NotSupportedError("cannot roll back: each statement is one commit, made when it ran.")
+        """Check that there is nothing to take back.
+
+        Raises:
+            NotSupportedError: statements have changed something since the last `commit`. They stay.
+        """
+        changes, self.changes = self.changes, 0
+        if changes:
+            raise NotSupportedError(
+                f"cannot roll back: each statement is one commit, made when it ran. The changes of {changes} "
+                f"statement{'s' if changes > 1 else ''} stay."
+            )
 
     def close(self) -> None:
         """Close the connection."""
@@ -206,14 +227,49 @@ class Cursor:
 
     def execute(self, operation: str, parameters: Mapping[str, Any] | None = None) -> Cursor:
         """Run statements with values for `:name`."""
-        if self._closed or self.connection.session is None:
-            raise InterfaceError("cannot use a closed cursor or connection. Open another one.")
+        session = self._session()
         named = parameters is None or isinstance(parameters, Mapping)
         if not named or (parameters and _FOREIGN.search(operation) and ":" not in operation):
-            raise ProgrammingError("parameters have names here: write `:name` in the statement and pass a dict.")
-        self.description, self._rows, self._at, self.rowcount = None, None, 0, -1
+            raise ProgrammingError(_NAMES)
         with _translated():
-            result = self.connection.session.execute(operation, parameters or None)
+            for result in session.results(operation, parameters or None):
+                self._take(result)
+        return self
+
+    def executemany(self, operation: str, seq_of_parameters: Iterable[Mapping[str, Any]]) -> Cursor:
+        """Run a statement for several rows of parameters.
+
+        `INSERT ... VALUES (:a, :b)` is one commit of all rows: either all are written, or none. Another statement runs
+        once per row, with one commit each.
+        """
+        session, given = self._session(), list(seq_of_parameters)
+        if not all(isinstance(parameters, Mapping) for parameters in given):
+            raise ProgrammingError(_NAMES)
+        if not given:
+            self.rowcount = 0
+            return self
+        if given[0]:
+            with _translated():
+                result = insert_many(session.state, self.connection.engine, operation, given)
+            if result is not None:
+                self._take(replace(result, changes=True))
+                return self
+        count = 0
+        for parameters in given:
+            count = -1 if self.execute(operation, parameters).rowcount < 0 or count < 0 else count + self.rowcount
+        self.rowcount = count
+        return self
+
+    def _session(self) -> Session:
+        """Return the session, and forget the last result."""
+        if self._closed or self.connection.session is None:
+            raise InterfaceError("cannot use a closed cursor or connection. Open another one.")
+        self.description, self._rows, self._at, self.rowcount = None, None, 0, -1
+        return self.connection.session
+
+    def _take(self, result: Result) -> None:
+        """Make a result that of the cursor."""
+        self.description, self._rows, self._at, self.rowcount = None, None, 0, -1
         if result.has_rows:
             self._rows, self.rowcount = result.rows, result.rows.num_rows
             self.description = [(f.name, _code(f.type), None, None, None, None, None) for f in result.rows.schema]
@@ -221,13 +277,9 @@ class Cursor:
             self.rowcount = sum(result.counts.values())
         elif result.changes and result.snapshot is None:
             self.rowcount = 0
-        return self
-
-    def executemany(self, operation: str, seq_of_parameters: Iterable[Mapping[str, Any]]) -> Cursor:
-        """Run the statement once per parameters: one commit each."""
-        for parameters in seq_of_parameters:
-            self.execute(operation, parameters)
-        return self
+        of_session = result.statement[:5].upper().startswith(("USE", "SET", "RESET"))
+        if result.snapshot is not None or not (result.has_rows or result.changes or of_session):
+            self.connection.changes += 1
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
         """Return the next rows."""
@@ -245,6 +297,10 @@ class Cursor:
     def fetch_arrow_table(self) -> pa.Table:
         """Return the rows that are left as an Arrow table."""
         return self._part(max(self.rowcount, 0))
+
+    def fetch_record_batch(self, rows_max: int | None = None) -> pa.RecordBatchReader:
+        """Return the rows that are left as a reader of Arrow record batches, of at most `rows_max` rows each."""
+        return self.fetch_arrow_table().to_reader(rows_max)
 
     def _part(self, size: int) -> pa.Table:
         if self._closed:

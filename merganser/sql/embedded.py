@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, nullable_schema
 from merganser.sql.engine import Assigned, Relation
 from merganser.sql.literals import value_of
-from merganser.sql.query import Batches, Running, bind, run
+from merganser.sql.query import Batches, Running, Source, bind, run
 from merganser.sql.sources import Sources
 from merganser.sql.state import MAX_ROWS, TIMEOUT, State
 
@@ -36,13 +36,20 @@ class Embedded:
         if stop is not None:
             stop()
 
-    def query(self, state: State, tree: exp.Expression) -> Relation:
+    def query(
+        self, state: State, tree: exp.Expression, resolve: Callable[[exp.Table], Source] | None = None
+    ) -> Relation:
+        """Return the rows of a query.
+
+        Args:
+            resolve: what a reference to a table reads; None: the catalog says it.
+        """
         if state.streaming and tree.find(exp.Table):
             raise UnsupportedError(
                 "cannot run the query with 'execution.runtime-mode' = streaming: it would never end. Use Table.stream, "
                 "or ms.read_stream on Spark, or SET 'execution.runtime-mode' = 'batch'."
             )
-        bound = bind(tree, Sources(state).source, setting_of(state))
+        bound = bind(tree, resolve or Sources(state).source, setting_of(state))
         reader = run(bound, timeout=_seconds(state), running=self._running)
         return Relation(bound.names, bound.types, reader)
 

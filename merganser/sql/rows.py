@@ -72,7 +72,7 @@ def _insert(state: State, engine: Engine, statement: s.Insert) -> Result:
 
 def insert_query(state: State, engine: Engine, statement: s.Insert) -> Relation:
     """Return the rows that an INSERT writes."""
-    return engine.query(state, with_session(state, _without_defaults(statement.query)))
+    return engine.query(state, with_session(state, without_defaults(statement.query)))
 
 
 def insert(state: State, engine: Engine, table: Table, statement: s.Insert, relation: Relation) -> Result:
@@ -108,7 +108,7 @@ def insert_into(state: State, engine: Engine, table: Table, relation: Relation) 
     return Result(snapshot=snapshot, counts={} if count is None else {"inserted": count})
 
 
-def _without_defaults(tree: exp.Expression) -> exp.Expression:
+def without_defaults(tree: exp.Expression) -> exp.Expression:
     """Return a query with NULL for DEFAULT: the table fills in its default for both."""
 
     def change(node: exp.Expression) -> exp.Expression:
@@ -374,7 +374,7 @@ def _explain(state: State, engine: Engine, statement: s.Explain) -> Result:
         case s.Insert():
             table = state.table(inner.name, inner.options)
             lines.append(f"write into {table.name}{', replacing rows' if inner.overwrite else ''}")
-            lines.append(engine.explain(state, with_session(state, _without_defaults(inner.query))))
+            lines.append(engine.explain(state, with_session(state, without_defaults(inner.query))))
         case s.Delete() | s.Update():
             table = state.table(inner.name)
             where = None if inner.where is None or _needs_query(inner.where) else _text(inner.where, inner)

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Final
 
+import numpy as np
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError
-from sqlglot.tokens import TokenType
+from sqlglot.tokens import Token, TokenType
 
 from merganser.errors import InvalidInputError, a_type
 from merganser.options.registry import closest
@@ -26,6 +27,8 @@ from merganser.sql.tokens import Cursor, Piece, fail, pieces
 MARK: Final = "\x00"
 TEXT: Final = "merganser_text"
 """Under this name a parsed query has its text, to which the positions of its names refer."""
+_OPERATORS: Final = tuple("([{,=<>+-*/%|&^~!")
+_QUOTED: Final = (TokenType.STRING, TokenType.IDENTIFIER)
 _KEYWORDS: Final = (
     "SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "UNION", "JOIN", "WITH", "VALUES",
     "AND", "OR",
@@ -126,6 +129,12 @@ class Texts:
                 shifts.append((len(out), at))
                 i += length
                 continue
+            if _opens_parameter(tokens, i):
+                out += source[at : token.end + 1] + "`" + tokens[i + 1].text.replace("`", "``") + "`"
+                at = tokens[i + 1].end + 1
+                shifts.append((len(out), at))
+                i += 2
+                continue
             if token.token_type != TokenType.IDENTIFIER and not token.text[:1].isidentifier():
                 i += 1
                 continue
@@ -169,6 +178,15 @@ def _travel(cursor: Cursor) -> tuple[str, int] | None:
         if cursor.sees(*for_it, word, "AS", "OF") and (meant or for_it):
             return f"{meant or word} AS OF", len(for_it) + 3
     return None
+
+
+def _opens_parameter(tokens: Sequence[Token], i: int) -> bool:
+    """Return whether a parameter `:name` begins here; its name may be a word of SQL, which sqlglot does not take."""
+    if tokens[i].text != ":" or i + 1 == len(tokens) or tokens[i + 1].start != tokens[i].end + 1:
+        return False
+    name, before = tokens[i + 1], tokens[i - 1] if i else None
+    of_value = before is not None and before.end + 1 == tokens[i].start and before.text[-1:] not in _OPERATORS
+    return name.text[:1].isidentifier() and name.token_type not in _QUOTED and not of_value
 
 
 def hinted(name: str) -> tuple[str, Mapping[str, str]]:
@@ -243,7 +261,7 @@ def option_value(cursor: Cursor) -> str:
 
 
 def literal(value: Any, name: str) -> exp.Expression:
-    """Return the literal of a Python value, with its type.
+    """Return the literal of a Python value, with its type. A tree stands for itself.
 
     Raises:
         InvalidInputError: no literal has this type.
@@ -253,6 +271,10 @@ def literal(value: Any, name: str) -> exp.Expression:
         return exp.Cast(this=exp.Literal.string(text), to=exp.DataType.build(kind, dialect="spark"))
 
     match value:
+        case exp.Expression():
+            return value.copy()
+        case np.generic() if isinstance(value, np.bool_ | np.integer | np.floating):
+            return literal(value.item(), name)
         case None:
             return exp.Null()
         case bool():
