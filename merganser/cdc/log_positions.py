@@ -32,7 +32,7 @@ _FORMS: Final = (
     (rf"^(?P<t1>{_HEX}/{_HEX})/(?P<n1>[0-9]+)$", ("t1", "/", "n1")),
 )
 """Patterns of positions, and the parts of the sortable text: names of groups, of which `n` are numbers, and texts."""
-_LETTERS: Final = pa.array(list("abcdefghijklmnopqrstuvwxyz"))
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 
 
 def sortable(cells: Cells) -> tuple[Cells, Bools]:
@@ -56,4 +56,4 @@ def _counted(digits: pa.Array) -> pa.Array:
     """Return numbers with a letter in front that says how many digits they have, without zeros in front."""
     plain = pc.utf8_ltrim(digits, characters="0")
     size = np.minimum(np.asarray(pc.binary_length(plain)), len(_LETTERS) - 1)
-    return pc.binary_join_element_wise(_LETTERS.take(pa.array(size)), plain, "")
+    return pc.binary_join_element_wise(pa.array(list(_LETTERS)).take(pa.array(size)), plain, "")

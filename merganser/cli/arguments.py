@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final
 
 import typer
+
+FORMATS: Final = ("csv", "json", "parquet")
 
 Warehouse = Annotated[
     str | None,
@@ -53,3 +57,20 @@ Columns = Annotated[
         "--columns", "-c", metavar="A,B", help="Columns to read, in this order. Write a name with commas in backticks."
     ),
 ]
+
+
+def pairs(texts: Sequence[str] | None, option: str) -> Mapping[str, str]:
+    """Return KEY=VALUE texts of a repeated option as a mapping."""
+    found = {}
+    for text in texts or ():
+        key, sign, value = text.partition("=")
+        if not sign or not key.strip():
+            raise typer.BadParameter(f"'{text}' is not KEY=VALUE.", param_hint=option)
+        found[key.strip()] = value
+    return found
+
+
+def format_of_path(path: str) -> str | None:
+    """Return the format that a file's extension names, or None."""
+    extension = os.path.splitext(path)[1].removeprefix(".").lower()
+    return {"jsonl": "json", "ndjson": "json"}.get(extension, extension if extension in FORMATS else None)

@@ -24,7 +24,7 @@ from merganser.changes import (
     set_option,
     set_primary_key,
 )
-from merganser.cli.arguments import Store, TableName, Warehouse
+from merganser.cli.arguments import Store, TableName, Warehouse, pairs
 
 _Column = Annotated[
     str, typer.Argument(metavar="COLUMN", help="'a.b' is field b of the ROW column a.", show_default=False)
@@ -165,8 +165,6 @@ def primary_key(
     store: Store = None,
 ) -> None:
     """Give a primary key to a table without one, and write its rows anew. Rows with the same key are refused."""
-    from merganser.cli.target import pairs
-
     options = [set_option(key, value) for key, value in pairs(option, "--option").items()]
     _alter(table, set_primary_key(columns), warehouse, store, *options)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from merganser.cli.arguments import Snapshot, Store, TableName, Tag, Timestamp, Warehouse
+from merganser.cli.arguments import Snapshot, Store, TableName, Tag, Timestamp, Warehouse, pairs
 
 _IN_BACKTICKS: Final = re.compile(r"`((?:[^`]|``)+)`")
 _DatabaseName = Annotated[str, typer.Argument(metavar="DATABASE", show_default=False)]
@@ -77,7 +77,7 @@ def create_table(
     For example: merganser create-table shop.orders -c 'id BIGINT' -c 'dt STRING' -c 'amount DECIMAL(10, 2)'
     -k id,dt -p dt
     """
-    from merganser.cli.target import catalog_of, names, pairs
+    from merganser.cli.target import catalog_of, names
 
     made = catalog_of(warehouse, store).create_table(
         name,
@@ -176,7 +176,7 @@ def migrate(
 
     The folder is only read. For example: merganser migrate /data/visits shop.visits -t dt=DATE
     """
-    from merganser.cli.target import catalog_of, names, pairs
+    from merganser.cli.target import catalog_of, names
 
     made = catalog_of(warehouse, store).migrate(
         source,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from merganser.cli.arguments import Columns, Snapshot, Store, TableName, Tag, Timestamp, Warehouse, Where
+from merganser.cli.arguments import Columns, Snapshot, Store, TableName, Tag, Timestamp, Warehouse, Where, pairs
 
 SHOWN_ROWS_MAX = 50
 SHOWN_SNAPSHOTS_MAX = 20
@@ -144,7 +144,7 @@ def write(
     out_of_range.
     """
     from merganser.cli import rows
-    from merganser.cli.target import names, pairs, table_of
+    from merganser.cli.target import names, table_of
 
     if partition and not overwrite:
         raise typer.BadParameter(
@@ -325,7 +325,7 @@ def compact(
     Reads return the same rows as before.
     """
     from merganser.cli import rows
-    from merganser.cli.target import names, pairs, table_of
+    from merganser.cli.target import names, table_of
 
     spec = dict(pairs(partition, "--partition"))
     rows.compact(
@@ -353,7 +353,7 @@ def rescale(
     Reads return the same rows as before, and streams go on. Writers that are running may have to be started again.
     """
     from merganser.cli import rows
-    from merganser.cli.target import pairs, table_of
+    from merganser.cli.target import table_of
 
     spec = dict(pairs(partition, "--partition"))
     rows.rescale(table_of(table, warehouse, store), buckets, partitions=[spec] if spec else None)

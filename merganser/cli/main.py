@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import os
 import re
 import signal
@@ -49,6 +50,10 @@ _IN_PYTHON: Final = (
     (r"name the columns that you give", "name those that the files have with --columns"),
 )
 """Advice for Python callers in error messages, and the same advice for the command line."""
+
+_COLLECTED_AFTER: Final = 50_000
+"""Number of new objects after which the garbage collector runs. Imports create 500,000 objects and no garbage; with
+Python's default of 700, the collector takes a tenth of the time of a short command."""
 
 EXIT_ERROR = 1
 EXIT_INTERRUPTED = 128 + signal.SIGINT
@@ -138,6 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if getattr(sys, name) is None:  # the caller has closed it
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     if arguments is None:
+        gc.set_threshold(_COLLECTED_AFTER)
         atexit.register(_leave)
     _State.code = _run(_debug_first(given))
     sys.exit(_State.code)

@@ -8,17 +8,16 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import IO, Any, Final
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from merganser.cli.arguments import FORMATS
 from merganser.codec.json_lines import base64, json_lines
 from merganser.errors import InvalidInputError, StorageError, UnsupportedError
 from merganser.scan.rows import Rows
-
-FORMATS: Final = ("csv", "json", "parquet")
 
 
 def write_rows(rows: Rows, form: str, sink: IO[bytes], *, seen: Callable[[int], None]) -> int:
@@ -69,12 +68,6 @@ def sink_of(path: str | None) -> Iterator[IO[bytes]]:
     finally:
         with contextlib.suppress(OSError):
             os.unlink(part)
-
-
-def format_of_path(path: str) -> str | None:
-    """Return the format that a file's extension names, or None."""
-    extension = os.path.splitext(path)[1].removeprefix(".").lower()
-    return {"jsonl": "json", "ndjson": "json"}.get(extension, extension if extension in FORMATS else None)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from merganser.cli import render
-from merganser.cli.output import format_of_path, sink_of, write_rows
+from merganser.cli.arguments import format_of_path
+from merganser.cli.output import sink_of, write_rows
 from merganser.errors import InvalidInputError
 from merganser.handle.system_table import SystemTable, TableView
 from merganser.handle.table import Table

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from merganser.cli.arguments import Store, Warehouse
+from merganser.cli.arguments import Store, Warehouse, format_of_path, pairs
 from merganser.cli.commands_rows import SHOWN_ROWS_MAX, Format
 from merganser.errors import InvalidInputError, NotFoundError
 
@@ -51,9 +51,7 @@ def sql(
 
     Without files and --execute, statements are read from standard input; at a terminal, a shell starts.
     """
-    from merganser.cli.output import format_of_path
     from merganser.cli.sql_output import Output
-    from merganser.cli.target import pairs
 
     def opened() -> Any:
         from merganser.cli.target import catalog_of
@@ -72,7 +70,7 @@ def sql(
     if not files and not execute and sys.stdin.isatty() and sys.stdout.isatty():
         from merganser.cli.sql_shell import Shell
 
-        Shell(opened, Output(form, output, shown), values).run()
+        Shell(opened, Output(form, output, shown), values, database=database or "default").run()
         return
     if form == "parquet" and output is None and sys.stdout.isatty():
         raise InvalidInputError("parquet is not for a terminal. Name a file with --output FILE, or pipe it somewhere.")

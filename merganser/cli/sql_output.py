@@ -1,19 +1,20 @@
-"""Results of statements, for a person or for a file."""
+"""Results of statements, for a person or for a file.
+
+Arrow and what writes rows are imported when the first result is shown, so that the shell has its prompt before.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from dataclasses import dataclass
-from typing import Any, Final
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from merganser.cli import render
-from merganser.cli.output import sink_of, write_rows
 from merganser.progress.sizes import size_text
 
-_NUMBERS: Final = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass
@@ -45,6 +46,8 @@ class Output:
             self._note(changes(result), result, sys.stdout if self.form == "table" else sys.stderr)
 
     def _write(self, result: Any) -> None:
+        from merganser.cli.output import sink_of, write_rows
+
         path = self.path
         with sink_of(path) as sink:
             done = write_rows(result.rows, self.form, sink, seen=lambda _: None)
@@ -53,13 +56,16 @@ class Output:
             self._note(f"{render.counted(done, 'row')}, {size} in {path}", result, sys.stderr)
 
     def _table(self, rows: pa.Table) -> None:
+        import pyarrow as pa
+
+        number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
         if rows.num_columns == rows.num_rows == 1 and pa.types.is_string(rows.schema[0].type):
             text = rows[0][0].as_py()
             if text is not None and "\n" in text:  # of EXPLAIN and SHOW CREATE TABLE
                 print("\n".join(render.cell(line) for line in text.split("\n")), flush=True)
                 return
         shown = rows.slice(0, self.shown_max) if self.shown_max else rows
-        numbers = [field.name for field in shown.schema if any(test(field.type) for test in _NUMBERS)]
+        numbers = [field.name for field in shown.schema if any(test(field.type) for test in number)]
         cells = [[render.cell(value) for value in column.to_pylist()] for column in shown.columns]
         texts = list(zip(*cells, strict=True)) if cells else []
         render.table(render.stdout(), shown.column_names, texts, right=numbers, cut=True)

@@ -20,7 +20,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-from merganser.cli.output import format_of_path
+from merganser.cli.arguments import format_of_path
 from merganser.cli.sql_output import Output
 from merganser.cli.sql_stop import stoppable
 from merganser.cli.sql_text import bare, is_complete
@@ -76,6 +76,7 @@ class Shell:
         output: where results go.
         parameters: values of `:name`.
         ask: shows a question, and returns the answer.
+        database: shown in the prompt until the session is loaded.
     """
 
     def __init__(
@@ -84,8 +85,9 @@ class Shell:
         output: Output,
         parameters: dict[str, str],
         ask: Callable[[str], str] = input,
+        database: str = "default",
     ) -> None:
-        self.output, self.parameters, self._ask = output, parameters, ask
+        self.output, self.parameters, self._ask, self._first = output, parameters, ask, database
         self.output.more = "\\o FILE writes all rows of the next query."
         self._opened, self._session = opened, None
         self._error: BaseException | None = None
@@ -93,7 +95,9 @@ class Shell:
 
     def _load(self) -> None:
         try:
-            self._session = self._opened()
+            session = self._opened()
+            session.execute("SELECT 1")  # so that the first statement of the person does not start the engine
+            self._session = session
         except BaseException as error:
             self._error = error
 
@@ -124,7 +128,7 @@ class Shell:
 
         prompt.app.after_render += start
         while True:
-            database = self._session.state.database if self._session is not None else "sql"
+            database = self._session.state.database if self._session is not None else self._first
             try:
                 if not self.do(prompt.prompt(f"{database}> ")):
                     return

@@ -7,10 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import typer
-
 from merganser.catalogs.filesystem import Catalog
 from merganser.catalogs.names import branch_and_system
+from merganser.cli.arguments import pairs
 from merganser.errors import InvalidInputError
 from merganser.expr.names import listed_names
 from merganser.handle import doors
@@ -60,17 +59,6 @@ def table_of(name: str, warehouse: str | None, store: Sequence[str] | None) -> T
 def is_path(name: str) -> bool:
     """Return whether a TABLE argument is a path rather than `database.table`."""
     return "/" in name or os.sep in name or name.startswith("~") or os.path.isdir(name)
-
-
-def pairs(texts: Sequence[str] | None, option: str) -> Mapping[str, str]:
-    """Return KEY=VALUE texts of a repeated option as a mapping."""
-    found = {}
-    for text in texts or ():
-        key, sign, value = text.partition("=")
-        if not sign or not key.strip():
-            raise typer.BadParameter(f"'{text}' is not KEY=VALUE.", param_hint=option)
-        found[key.strip()] = value
-    return found
 
 
 def assignments(texts: Sequence[str] | None, option: str) -> Mapping[str, str]:

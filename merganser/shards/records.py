@@ -37,7 +37,6 @@ OWN: Final = (ACTION, SEQUENCE, COMMIT_TIME, CHANGED, BEFORE)
 """Columns of records that are none of the table."""
 
 PUT, UPDATE, DELETE = "PUT", "UPDATE", "DELETE"
-_ACTIONS: Final = pa.array([PUT, UPDATE, DELETE])
 _TIME: Final = pa.timestamp("ms", tz="UTC")
 
 _LATE: Final = OFFSETS_PER_SNAPSHOT // 2
@@ -155,7 +154,7 @@ def record_table(parts: Sequence[Stored], shape: Shape, empty: pa.Table) -> tupl
     times = np.repeat(np.array([part.time_ms for part in parts], np.int64), sizes)
     shown = [ACTION, SEQUENCE, COMMIT_TIME]
     columns: list[pa.Array | pa.ChunkedArray] = [
-        _ACTIONS.take(pa.array(actions)),
+        pa.array([PUT, UPDATE, DELETE]).take(pa.array(actions)),
         pa.array((np.concatenate(numbers) if numbers else np.zeros(0, np.int64))[at]),
         pa.array(times[at]).view(_TIME),
     ]

@@ -32,6 +32,14 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     assert _loaded_by(f"from merganser.cli.main import main; main({arguments!r})") == []
 
 
+def test_the_prompt_of_the_shell_waits_for_nothing_heavy() -> None:
+    assert _loaded_by("import merganser.cli.sql_shell") == ["rich"]
+
+
+def test_a_query_without_tables_does_not_load_pandas() -> None:
+    assert "pandas" not in _loaded_by("import merganser as mg; mg.catalog('unused').sql('SELECT 1')")
+
+
 def test_help_is_there_in_a_moment() -> None:
     """The goal is 0.3 s on a quiet machine; the best of several runs, with room for one that runs other tests."""
     code = "from merganser.cli.main import main; main(['--help'])"

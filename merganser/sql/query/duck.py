@@ -11,9 +11,8 @@ from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
-import pyarrow.dataset as ds
 
-from merganser.errors import InvalidInputError, MerganserError, UnsupportedError
+from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 from merganser.sql.query.bound import BoundQuery, Reference
@@ -69,7 +68,7 @@ def run(bound: BoundQuery, *, timeout: float | None = None, running: Running | N
         return Batches(schema, _read(bound.references[0], bound.plain, schema))
 
     def batches() -> Iterator[pa.RecordBatch]:
-        scans = [_Scanned(reference) for reference in bound.references]
+        scans = scanned([rows_of(reference) for reference in bound.references])
         with _OPEN:
             connection = _root().cursor()
         timer = None if timeout is None else threading.Timer(timeout, connection.interrupt)
@@ -102,6 +101,15 @@ class Running:
     """The query that runs: `stop`, called from another thread, ends it."""
 
     stop: Callable[[], None] | None = None
+
+
+def scanned(scans: Sequence[Any]) -> Sequence[Any]:
+    """Return scans as DuckDB reads them."""
+    if not scans:
+        return ()
+    from merganser.sql.query.scanned import Scanned  # noqa: PLC0415 - datasets of Arrow and pandas, 0.2 s
+
+    return [Scanned(scan) for scan in scans]
 
 
 def _arrow(kind: t.DataType) -> pa.DataType:
@@ -164,33 +172,6 @@ def _read(reference: Reference, columns: Sequence[str], schema: pa.Schema) -> It
     """Yield columns of a table as they are, without DuckDB."""
     for batch in rows_of(reference).to_batches():
         yield _conformed([batch.column(name) for name in columns], schema)
-
-
-class _Scanned(ds.InMemoryDataset):  # type: ignore[misc]
-    """A reference to a table as DuckDB reads it: as often as it likes, with its own columns and filters on top.
-
-    Attributes:
-        error: of the scan, which DuckDB tells as one of its own.
-    """
-
-    def __init__(self, reference: Reference) -> None:
-        self._scan = rows_of(reference)
-        self.error: MerganserError | None = None
-        super().__init__(self._scan.schema.empty_table())
-
-    def scanner(self, columns: Any = None, filter: Any = None, **more: Any) -> ds.Scanner:
-        """Return a scan; DuckDB asks for columns and a filter, and does not apply the filter again."""
-        reader = pa.RecordBatchReader.from_batches(self._scan.schema, self._batches())
-        return ds.Scanner.from_batches(reader, columns=columns, filter=filter, use_threads=True)
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        schema = self._scan.schema
-        try:
-            for batch in self._scan.to_batches():
-                yield batch if batch.schema == schema else pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-        except MerganserError as error:
-            self.error = error
-            raise
 
 
 def told(error: Exception, timeout: float | None = None) -> Exception:

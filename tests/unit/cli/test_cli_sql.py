@@ -94,7 +94,7 @@ def test_the_shell_runs_statements_and_leaves(tmp_path: Path) -> None:
         assert text in seen
         return seen
 
-    until(b"sql>")
+    until(b"default>")
     os.write(terminal, b"SELECT 41 + 1 AS\rn;\r")
     until(b"1 row, ")
     os.write(terminal, b"\\q\r")
