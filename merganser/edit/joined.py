@@ -43,6 +43,7 @@ class On:
         of_source: the rest that looks at the source alone; None: nothing does.
         of_both: the rest; None: there is none.
         names: what SQL text calls the two sides.
+        null_safe: the columns of `pairs` that are equal to a null where both are null (`<=>`).
     """
 
     pairs: tuple[tuple[t.Field, Projection], ...]
@@ -50,6 +51,7 @@ class On:
     of_source: Predicate | None
     of_both: Predicate | None
     names: Names = dataclasses.field(default=DEFAULT, compare=False)
+    null_safe: frozenset[str] = frozenset()
 
     @property
     def reads(self) -> frozenset[str]:
@@ -109,11 +111,14 @@ def _joining(text: Any, table: TableDef, source: Sequence[t.Field], action: str,
     advice = "Say which row of the source belongs to which row of the table, as in 'target.id = source.id'."
     whole = condition_of(text, names.sides({TARGET: fields, SOURCE: source}), action, setting, advice)
     pairs: list[tuple[t.Field, Projection]] = []
+    null_safe: set[str] = set()
     rest: dict[frozenset[str], list[Predicate]] = {}
     for part in conjuncts(whole):
         pair = _pair(part.expression, fields)
         if pair is not None and pair[0] not in [field for field, _ in pairs]:
             pairs.append(pair)
+            if isinstance(part.expression, Compare) and part.expression.op == "<=>":
+                null_safe.add(pair[0].name)
         else:
             rest.setdefault(_sides(part.expression), []).append(part)
     if not pairs:
@@ -129,6 +134,7 @@ def _joining(text: Any, table: TableDef, source: Sequence[t.Field], action: str,
         conjunction(rest.get(frozenset([SOURCE]), [])),
         conjunction(both),
         names,
+        frozenset(null_safe),
     )
 
 
@@ -142,7 +148,7 @@ def _sides(node: Expression) -> frozenset[str]:
 
 
 def _pair(node: Expression, fields: Sequence[t.Field]) -> tuple[t.Field, Projection] | None:
-    if not isinstance(node, Compare) or node.op != "=":
+    if not isinstance(node, Compare) or node.op not in ("=", "<=>"):
         return None
     for left, right in ((node.left, node.right), (node.right, node.left)):
         if _sides(right) != {SOURCE}:
@@ -202,7 +208,8 @@ class Source:
             array = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
             wanted = t.Field(field.id, field.name, field.type.with_nullable(True))
             conform(pa.table({field.name: array.slice(0, 0)}), [wanted], action=self._action)
-            may &= fitting(array, field.type)
+            fits = fitting(array, field.type)
+            may &= fits | np.asarray(array.is_null()) if field.name in self._on.null_safe else fits
             values[field.name] = (array, wanted)
         places = np.flatnonzero(may)
         at = pa.array(places)
@@ -214,7 +221,8 @@ class Source:
 
     def keys(self, names: Collection[str]) -> pa.Table | None:
         """Return the values of columns that rows of the target may have to meet a row; None: not all are joined by."""
-        return self._keys.select(list(names)) if set(names) <= set(self._keys.column_names) else None
+        strict = set(self._keys.column_names) - self._on.null_safe  # a null is no key to look up
+        return self._keys.select(list(names)) if set(names) <= strict else None
 
     def pairs(
         self, targets: pa.Table, reads: Collection[str], *, narrowed: bool
@@ -231,7 +239,10 @@ class Source:
         """
         keys = [_series(f"k{i}", targets.column(field.name)) for i, (field, _) in enumerate(self._on.pairs)]
         frame = pl.DataFrame([*keys, pl.Series("t", np.arange(targets.num_rows))])
-        met = frame.join(self._frame, on=[key.name for key in keys], how="inner").select("t", "s").sort("t", "s")
+        # nulls are left in the source only where they are equal
+        nulls = bool(self._on.null_safe)
+        met = frame.join(self._frame, on=[key.name for key in keys], how="inner", nulls_equal=nulls)
+        met = met.select("t", "s").sort("t", "s")
         of_target, of_source = met["t"].to_numpy(), met["s"].to_numpy()
         if self._on.of_target is not None and not narrowed:
             kept = np.asarray(self._on.of_target.mask(targets).fill_null(False))[of_target]

@@ -77,7 +77,7 @@ def keys_of_source(merge: Merge) -> dict[str, str] | None:
     share the keys. None: a clause looks at other rows, or the source has no such columns.
     """
     table = merge.table
-    if merge._unmatched or not _can_share(table):
+    if merge._unmatched or merge._on.null_safe or not _can_share(table):
         return None
     names = {
         field.name: value.expression.path[0].partition(".")[2]

@@ -18,7 +18,7 @@ import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -85,6 +85,11 @@ class Dialect(Spark):  # type: ignore[misc]
 
     class Tokenizer(Spark.Tokenizer):  # type: ignore[misc]
         STRING_ESCAPES = ["\\", "'"]  # noqa: RUF012 - the parser's own convention
+
+    class Parser(Spark.Parser):  # type: ignore[misc]
+        """The parser of Spark, for which `list[0]` is an element of a column and no array."""
+
+        ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {"ARRAY": exp.Array}
 
 
 def to_predicate(

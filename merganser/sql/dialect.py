@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from sqlglot import exp
 from sqlglot.dialects.spark import Spark
+from sqlglot.tokens import TokenType
 
 from merganser.expr.text import Dialect
 
@@ -18,7 +20,7 @@ _WITH_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "POSITION")
 class Queries(Dialect):  # type: ignore[misc]
     """Spark's dialect for whole queries."""
 
-    class Parser(Spark.Parser):  # type: ignore[misc]
+    class Parser(Dialect.Parser):  # type: ignore[misc]
         """The parser of Spark, without knowledge of functions."""
 
         STRICT_CAST = True
@@ -31,3 +33,10 @@ class Queries(Dialect):  # type: ignore[misc]
             for name, parse in Spark.Parser.NO_PAREN_FUNCTION_PARSERS.items()
             if name in ("CASE", "IF", "ANY")
         }
+
+        def _parse_bracket(self, this: exp.Expression | None = None) -> Any:
+            # sqlglot would take `array(1, 2)[0]` for the array [0], as a call is no node of its own here
+            opens = self._curr is not None and self._curr.token_type == TokenType.L_BRACKET
+            if opens and isinstance(this, exp.Anonymous) and this.name.upper() in self.ARRAY_CONSTRUCTORS:
+                this = exp.Paren(this=this)
+            return super()._parse_bracket(this)

@@ -279,12 +279,18 @@ def _default_of(field: t.Field | None, value: exp.Expression) -> exp.Expression:
 
 def _text(tree: exp.Expression, statement: s.Delete | s.Update) -> str:
     """Return an expression as text, without the names of the table before its columns."""
-    own = {name.lower() for name in (statement.alias or statement.name[-1],)}
+    whole = (statement.alias,) if statement.alias else statement.name
+    own = {tuple(part.lower() for part in whole[i:]) for i in range(len(whole))}
 
     def change(node: exp.Expression) -> exp.Expression:
-        if isinstance(node, exp.Column) and node.table and node.table.lower() in own:
-            parts = [part for part in node.parts if part is not node.args["table"]]
-            return exp.Column(this=parts[0].copy()) if len(parts) == 1 else exp.Dot.build([p.copy() for p in parts])
+        if not isinstance(node, exp.Column) or not node.table:
+            return node
+        parts = list(node.parts)
+        names = [part.name.lower() for part in parts]
+        for n in range(len(parts) - 1, 0, -1):
+            if tuple(names[:n]) in own:
+                rest = [part.copy() for part in parts[n:]]
+                return exp.Column(this=rest[0]) if len(rest) == 1 else exp.Dot.build(rest)
         return node
 
     return sql_of(tree.copy().transform(change))
@@ -303,19 +309,22 @@ def _by_merge(
     where: exp.Expression | None,
     values: Mapping[str, exp.Expression] | None,
 ) -> Result:
-    """Change the rows that a query finds: by their key, or by all columns of a table without one."""
+    """Change the rows that a query finds: by their key, or in a table without one by the columns that are looked at."""
     name = exp.to_identifier(statement.name[-1], quoted=True)
     parts = [exp.to_identifier(part, quoted=True) for part in statement.name[:-1]]
     source = exp.Table(
         this=name, db=parts[-1] if parts else None, catalog=parts[0] if len(parts) > 1 else None,
         alias=exp.TableAlias(this=exp.to_identifier(statement.alias, quoted=True)) if statement.alias else None,
     )  # fmt: skip
-    keys = list(table.primary_key) or [field.name for field in table.schema.fields]
+    keys = list(table.primary_key) or _looked_at(table, [where, *(values or {}).values()])
     qualifier = statement.alias or statement.name[-1]
     chosen = [
         exp.column(exp.to_identifier(key, quoted=True), exp.to_identifier(qualifier, quoted=True)) for key in keys
     ]
-    new = [exp.alias_(value, f"{_NEW}{i}") for i, value in enumerate((values or {}).values())]
+    new = [
+        exp.Alias(this=value.copy(), alias=exp.to_identifier(f"{_NEW}{i}"))  # `alias_` names a subquery as a table
+        for i, value in enumerate((values or {}).values())
+    ]
     query = exp.select(*chosen, *new).distinct().from_(source)
     if where is not None:
         query = query.where(where)
@@ -328,6 +337,33 @@ def _by_merge(
     else:
         merge = merge.when_matched_update({column: f"source.{_NEW}{i}" for i, column in enumerate(values)})
     return Result(snapshot=merge.execute())
+
+
+def _looked_at(table: Table, trees: Sequence[exp.Expression | None]) -> list[str]:
+    """Return the columns that expressions look at, at least one: rows with equal values in them share one fate.
+
+    Raises:
+        InvalidInputError: values of such a column do not compare.
+    """
+    names = {part.name.lower() for tree in trees if tree for node in tree.find_all(exp.Column) for part in node.parts}
+    fields = table.schema.fields
+    plain = [field.name for field in fields if not (t.is_nested(field.type) or _is_finer(field.type))]
+    found = [field.name for field in fields if field.name.lower() in names] or plain[:1] or [fields[0].name]
+    other = [name for name in found if name not in plain]
+    if other:
+        raise InvalidInputError(
+            f"cannot change '{table.name}' by a condition with a subquery that looks at column '{other[0]}': the table "
+            "has no primary key, so rows are found by the values of their columns, and values of type "
+            f"{table.schema.field(other[0]).type} do not compare here. Nothing was written. Run the subquery "
+            "first, and write its result into the condition.",
+            column=other[0],
+        )
+    return found
+
+
+def _is_finer(kind: t.DataType) -> bool:
+    """Return whether values have digits behind the microseconds, which queries do not see."""
+    return isinstance(kind, t.Timestamp | t.LocalZonedTimestamp) and kind.precision > 6
 
 
 def _quoted(name: str) -> str:

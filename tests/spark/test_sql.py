@@ -66,6 +66,14 @@ def test_tables_too_large_for_the_driver_are_read_and_changed_by_tasks(session: 
     assert session.sql("SELECT id FROM t LIMIT 5").count() == 5
 
 
+def test_rows_without_a_key_are_changed_by_subqueries(session: Any) -> None:
+    session.sql("CREATE TABLE log (id INT, s STRING, r ROW<x INT>, n INT)")
+    session.sql("INSERT INTO log VALUES (1, 'a', NULL, 0), (1, 'a', named_struct('x', 5), 0), (NULL, NULL, NULL, 0)")
+    session.sql("UPDATE shop.log SET n = (SELECT max(id) FROM log) WHERE s <=> (SELECT max(s) FROM log) AND log.n = 0")
+    assert session.execute("DELETE FROM log WHERE id IN (SELECT 1) AND shop.log.n = 1").snapshot.rows_deleted == 2
+    assert session.execute("DELETE FROM log WHERE s IS NULL AND 1 IN (SELECT 1)").snapshot.rows_deleted == 1
+
+
 def test_a_dataframe_keeps_its_snapshot_and_leaves_no_view(spark: SparkSession, session: Any) -> None:
     before = views(spark)
     session.sql("CREATE TABLE t (id INT) ")

@@ -107,6 +107,20 @@ def test_nulls_meet_nothing_and_both_zeros_each_other(catalog: mg.Catalog) -> No
     assert counts(table.merge(rows, on="target.x = source.x").when_matched_update({"n": "1"}).execute()) == (0, 2, 0)
 
 
+@pytest.mark.parametrize("key", [(), ("k",)])
+def test_null_safe_equalities_join_and_let_nulls_meet(catalog: mg.Catalog, key: tuple[str, ...]) -> None:
+    table = catalog.create_table("db.s", {"k": "INT", "a": "INT", "b": "STRING", "n": "INT"}, primary_key=key)
+    first = [(1, 1, "x"), (2, None, "x"), (3, None, None)]
+    table.write([{"k": k, "a": a, "b": b, "n": None} for k, a, b in first])
+    rows = pa.table({"a": pa.array([None, 1, None], pa.int32()), "b": ["x", None, None]})
+    found = table.merge(rows, on="target.a <=> source.a AND target.b = source.b").when_matched_update({"n": "1"})
+    assert counts(found.execute()) == (0, 1, 0)
+    found = table.merge(rows, on="source.a <=> target.a AND target.b <=> source.b").when_matched_update({"n": "7"})
+    assert counts(found.execute()) == (0, 2, 0)
+    assert {row["k"]: row["n"] for row in table.read().to_pylist()} == {1: None, 2: 7, 3: 7}
+    assert counts(table.merge(rows, on="target.k <=> source.a").when_matched_delete().execute()) == (0, 0, 1)
+
+
 def test_a_repeated_merge_changes_nothing(catalog: mg.Catalog) -> None:
     table = made(catalog)
     for _ in range(2):

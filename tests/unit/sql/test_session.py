@@ -181,3 +181,51 @@ def test_options_of_the_session_hold_for_lookups(session: Session) -> None:
     assert session.sql("SELECT city FROM orders WHERE id = 1").to_pylist() == [{"city": "Oslo"}]
     session.sql("RESET")
     assert session.sql("SELECT city FROM orders WHERE id = 1").to_pylist() == [{"city": "Bern"}]
+
+
+@pytest.fixture
+def log(session: Session) -> Session:
+    """An append table with equal rows, nulls and nested values."""
+    session.sql(
+        "CREATE TABLE log (id INT, s STRING, n INT, r ROW<x INT>, list ARRAY<INT>, at TIMESTAMP(9));"
+        "INSERT INTO log (id, s, r, list) VALUES (1, 'a', named_struct('x', 5), array(6)), (1, 'a', NULL, NULL),"
+        "(2, NULL, NULL, NULL), (NULL, NULL, NULL, NULL), (3, 'c', named_struct('x', 8), array(9))"
+    )
+    return session
+
+
+def test_rows_without_a_key_are_changed_by_subqueries(log: Session) -> None:
+    orders = "SELECT id FROM orders WHERE orders.id < 3"
+    changed = log.execute(
+        f"UPDATE log SET n = (SELECT max(amount) FROM orders), s = concat(s, '!') WHERE id IN ({orders})"
+    )
+    assert changed.counts == {"updated": 3}
+    rows = log.sql("SELECT id, s, n FROM log ORDER BY id, s").to_pylist()
+    assert [tuple(row.values()) for row in rows] == [
+        (None, None, None), (1, "a!", 20), (1, "a!", 20), (2, None, 20), (3, "c", None),
+    ]  # fmt: skip
+    deleted = log.execute("DELETE FROM log WHERE NOT EXISTS (SELECT 1 FROM orders WHERE orders.id = log.id)")
+    assert deleted.counts == {"deleted": 1}
+    assert log.execute("DELETE FROM log WHERE s IS NULL AND 1 IN (SELECT 1)").counts == {"deleted": 1}
+    assert log.execute("DELETE FROM log WHERE 1 IN (SELECT id FROM orders)").counts == {"deleted": 3}
+
+
+@pytest.mark.parametrize("condition", ["r.x IN (SELECT 5)", "at IS NULL AND 1 IN (SELECT 1)"])
+def test_a_subquery_beside_values_that_do_not_compare_is_refused_without_a_key(log: Session, condition: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"no primary key.*do not compare here"):
+        log.sql(f"DELETE FROM log WHERE {condition}")
+    assert log.sql("SELECT count(*) AS n FROM log").to_pylist() == [{"n": 5}]
+
+
+def test_columns_of_changes_may_be_named_with_the_database(log: Session) -> None:
+    update = "UPDATE default.log SET n = default.log.r.x + log.id WHERE default.log.id = 3 AND log.r.x = 8"
+    assert log.execute(update).counts == {"updated": 1}
+    assert log.sql("SELECT n FROM log WHERE default.log.id = 3").to_pylist() == [{"n": 11}]
+    assert log.execute("DELETE FROM default.log WHERE `default`.log.n = 11").counts == {"deleted": 1}
+
+
+def test_elements_are_taken_of_calls_and_of_columns_with_any_name(log: Session) -> None:
+    found = log.sql(
+        "SELECT array(7, 8)[1], list[0] AS a, ARRAY[1, 2][0] AS b, map('k', 3)['k'] AS c FROM log WHERE id = 3"
+    )
+    assert found.to_pylist() == [{"array(7, 8)[1]": 8, "a": 9, "b": 1, "c": 3}]
