@@ -6,7 +6,7 @@ with arguments, so that one table (`query.functions`) says what it means.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
@@ -15,6 +15,17 @@ from sqlglot.tokens import TokenType
 from merganser.expr.text import Dialect
 
 _WITH_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "POSITION")
+CAST: Final = "merganser_cast"
+"""Marks a CAST that is written so; `1L`, `DATE '2026-01-31'` and `a::INT` have the same tree."""
+
+
+def _casts(parse: Any) -> Any:
+    def marked(parser: Any) -> Any:
+        made = parse(parser)
+        made.meta[CAST] = True
+        return made
+
+    return marked
 
 
 class Queries(Dialect):  # type: ignore[misc]
@@ -24,9 +35,11 @@ class Queries(Dialect):  # type: ignore[misc]
         """The parser of Spark, without knowledge of functions."""
 
         STRICT_CAST = True
-        FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        FUNCTIONS: ClassVar[dict[str, Any]] = {"ARRAY": exp.Array.from_arg_list}  # else array(a)[0] becomes array(0)
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-            name: parse for name, parse in Spark.Parser.FUNCTION_PARSERS.items() if name in _WITH_SYNTAX
+            name: _casts(parse) if name.endswith("CAST") else parse
+            for name, parse in Spark.Parser.FUNCTION_PARSERS.items()
+            if name in _WITH_SYNTAX
         }
         NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: parse

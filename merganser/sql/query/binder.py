@@ -17,6 +17,7 @@ from merganser.sql.dialect import Queries
 from merganser.sql.query.bound import BoundQuery, Reference, Source
 from merganser.sql.query.casts import to
 from merganser.sql.query.expressions import Expressions, direction
+from merganser.sql.query.functions import sort_key
 from merganser.sql.query.kinds import Value, common, duck, is_null, quoted, solid
 from merganser.sql.query.scope import Relation, Scope, inside
 from merganser.sql.trees import MARK
@@ -61,6 +62,8 @@ class _Binder:
             ctes: common table expressions that it may name, by lower name.
         """
         with_ = node.args.get("with_")
+        if parent is None:
+            _check_syntax(node)
         if parent is None and any(each.args.get("pivots") for each in node.find_all(exp.Expression)):
             raise UnsupportedError("cannot run PIVOT and UNPIVOT in this process. Run the statement on Spark.")
         texts = []
@@ -149,7 +152,7 @@ class _Binder:
             elif isinstance(item, exp.Aliases):
                 raise UnsupportedError("cannot name several columns of one expression in this process.")
             else:
-                items.append(binder.value(item))
+                items.append(binder.item(item))
         if not items:
             raise InvalidInputError("SELECT needs at least one column.")
         return items
@@ -165,7 +168,7 @@ class _Binder:
         if not relations and table is not None and any(r.positions(table) for r in scope.relations):
             row = scope.column([table], "")
             if isinstance(row.type, t.Row):
-                return [inside(row, [f.name]) for f in row.type.fields]
+                return [replace(inside(row, [f.name]), name=f.name) for f in row.type.fields]
         if not relations:
             known = ", ".join(r.alias for r in scope.relations)
             raise InvalidInputError(f"there is no table '{table}' in FROM. There are {known or 'none'}.")
@@ -419,17 +422,18 @@ class _Binder:
         for item in order.expressions:
             inner = item.this if isinstance(item, exp.Ordered) else item
             if isinstance(inner, exp.Literal) and not inner.is_string:
-                _ordinal(inner, items, "ORDER BY")
-                parts.append(inner.name + direction(item))
+                value = _ordinal(inner, items, "ORDER BY")
+                parts.append(sort_key(quoted(names[int(inner.name) - 1]), value.type, direction(item)))
                 continue
             if isinstance(inner, exp.Column) and not inner.table:
                 places = [i for i, value in enumerate(items) if value.name.lower() == inner.name.lower()]
                 if places:
-                    parts.append(quoted(names[places[0]]) + direction(item))
+                    kind = items[places[0]].type
+                    parts.append(sort_key(quoted(names[places[0]]), kind, direction(item)))
                     continue
             value = binder.value(inner)
             same = [i for i, own in enumerate(items) if own.text == value.text]
-            parts.append((quoted(names[same[0]]) if same else value.text) + direction(item))
+            parts.append(sort_key(quoted(names[same[0]]) if same else value.text, value.type, direction(item)))
         return " ORDER BY " + ", ".join(parts)
 
     def _limit(self, node: exp.Expression, binder: Expressions) -> str:
@@ -564,6 +568,27 @@ def bind(tree: exp.Expression, resolve: Resolve, setting: Setting) -> BoundQuery
     return BoundQuery(names, kinds, binder.references, _typed(bound), setting, binder.plain)
 
 
+def _check_syntax(tree: exp.Expression) -> None:
+    """Raise an error for forms that sqlglot reads and Spark does not."""
+    for node in tree.walk():
+        match node:
+            case exp.Fetch():
+                form, instead = "FETCH FIRST", "LIMIT n"
+            case exp.LimitOptions():
+                form, instead = "LIMIT with PERCENT or WITH TIES", "LIMIT n"
+            case exp.Distinct() if node.args.get("on") is not None:
+                form, instead = "DISTINCT ON", "row_number() OVER (PARTITION BY ...) = 1 in QUALIFY"
+            case exp.WindowSpec() if node.args.get("exclude"):
+                form, instead = "EXCLUDE in a window", "a frame without it"
+            case exp.WindowSpec() if str(node.args.get("kind") or "").upper() == "GROUPS":
+                form, instead = "GROUPS in a window", "ROWS or RANGE"
+            case exp.Select() if node.args.get("sample") is not None:
+                form, instead = "USING SAMPLE", "TABLESAMPLE"
+            case _:
+                continue
+        raise InvalidInputError(f"cannot run the query: SQL of this catalog has no {form}. Write {instead}.")
+
+
 def _plain(items: Sequence[Value], scope: Scope) -> list[str] | None:
     """Return the columns of a table that a list of SELECT names, if it names nothing else."""
     if len(scope.relations) != 1 or scope.relations[0].reference is None:
@@ -607,7 +632,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
     seen: set[str] = set()
     made = []
     for name in names:
-        new, number = name, 1
+        new, number = name or "_", 1  # DuckDB has no empty names
         while new.lower() in seen:
             new, number = f"{name}:{number}", number + 1
         seen.add(new.lower())

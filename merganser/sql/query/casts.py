@@ -104,6 +104,8 @@ def _cast(value: Value, given: t.DataType, kind: t.DataType, tries: bool) -> str
             return plain
         case _ if isinstance(given, t.LocalZonedTimestamp) and isinstance(kind, (t.BigInt, t.Int)):
             return f"{name}(floor(epoch_us({x}) / 1000000) AS {target})"
+        case _ if isinstance(kind, t.LocalZonedTimestamp) and isinstance(given, WHOLE):
+            return f"make_timestamptz(CAST({x} AS BIGINT) * 1000000)"
         case (t.Array(), t.Array()) | (t.Map(), t.Map()):
             return f"{name}({x} AS {target})" if _widens(given, kind) else _refuse(given, kind)
         case (t.Row(), t.Row()) if len(given.fields) == len(kind.fields):
@@ -180,6 +182,8 @@ def _to_text(x: str, given: t.DataType) -> str:
             return f"_double({x})"
         case _ if isinstance(given, BYTES):
             return f"decode({x})"
+        case t.Decimal() if given.precision == given.scale:  # DuckDB leaves the 0 before the point out
+            return f"regexp_replace(CAST({x} AS VARCHAR), '^(-?)\\.', '\\10.')"
         case t.LocalZonedTimestamp():
             return f"CAST(CAST({x} AS TIMESTAMP) AS VARCHAR)"
         case t.Array() | t.Map() | t.Row() | t.Multiset():

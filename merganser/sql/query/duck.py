@@ -19,6 +19,7 @@ from merganser.sql.query.bound import BoundQuery, Reference
 from merganser.sql.query.casts import MACROS
 from merganser.sql.query.keys import keys_asked
 from merganser.sql.query.kinds import is_null
+from merganser.sql.query.texts import macros
 
 _BATCH: Final = 65_536
 _CANDIDATES: Final = re.compile(r"\n.*", re.DOTALL)
@@ -29,7 +30,7 @@ _OPEN = threading.Lock()
 def _root() -> duckdb.DuckDBPyConnection:
     """The database of the process: it holds the macros and no rows."""
     root = duckdb.connect(":memory:")
-    for macro in MACROS:
+    for macro in (*MACROS, *macros()):
         root.execute(macro)
     return root
 

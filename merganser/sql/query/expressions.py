@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -14,7 +15,7 @@ from merganser.expr.tree import Null
 from merganser.options.registry import did_you_mean
 from merganser.schema import types as t
 from merganser.schema.types_text import parse_type
-from merganser.sql.dialect import Queries
+from merganser.sql.dialect import CAST, Queries
 from merganser.sql.query.casts import arithmetic, cast, to
 from merganser.sql.query.functions import (
     AGGREGATES,
@@ -27,6 +28,8 @@ from merganser.sql.query.functions import (
     part,
     pattern,
     row_of,
+    sort_key,
+    sorted_by,
     taken,
 )
 from merganser.sql.query.kinds import (
@@ -40,6 +43,7 @@ from merganser.sql.query.kinds import (
     string,
     wider_of,
 )
+from merganser.sql.query.names import LAMBDA, called, day, frame, real
 from merganser.sql.query.scope import Scope, inside
 
 if TYPE_CHECKING:
@@ -76,11 +80,27 @@ class Expressions:
         """
         found = self._value(node)
         if node.args.get("negate"):  # NOT LIKE and the like
-            found = Value(f"(NOT {found.text})", t.Boolean(), _text(node))
-        return found if found.name else found.named(_text(node))
+            found = Value(f"(NOT {found.text})", t.Boolean(), f"(NOT {found.name})")
+        return found if found.name or isinstance(node, exp.Literal) else found.named(_text(node))
+
+    def item(self, node: exp.Expression) -> Value:
+        """Return an item of the list of SELECT, with the name that its column gets."""
+        found = self.value(node)
+        if isinstance(node, exp.Column | exp.Alias):
+            return found.named(found.own) if found.own else found
+        is_cast = isinstance(node, exp.Cast) or (isinstance(node, exp.Anonymous) and node.name.lower() == "date")
+        given = node.expressions[0] if isinstance(node, exp.Anonymous) and is_cast else node.this
+        if is_cast and isinstance(given, exp.Column):
+            inner = self.value(given)
+            return found.named(inner.own) if inner.own == inner.name else found
+        return found
 
     def condition(self, node: exp.Expression, what: str) -> str:
-        """Return the text of a condition.
+        """Return the text of a condition; see `tested`."""
+        return self.tested(node, what).text
+
+    def tested(self, node: exp.Expression, what: str) -> Value:
+        """Return a condition.
 
         Raises:
             InvalidInputError: the expression is not BOOLEAN.
@@ -88,7 +108,7 @@ class Expressions:
         value = self.value(node)
         if not isinstance(value.type, t.Boolean) and not is_null(value.type):
             raise InvalidInputError(f"{what} must be BOOLEAN: {_text(node)} is {value.type}.")
-        return value.text
+        return value
 
     def _value(self, node: exp.Expression) -> Value:
         match node:
@@ -96,7 +116,7 @@ class Expressions:
                 inner = self.value(node.this)
                 return replace(inner, text=f"({inner.text})")
             case exp.Alias():
-                return self.value(node.this).named(node.alias)
+                return self.value(node.this).aliased(node.alias)
             case exp.Column():
                 return self._column(node)
             case exp.Identifier():
@@ -117,20 +137,23 @@ class Expressions:
                 return self._cast(node)
             case exp.And() | exp.Or():
                 word = "AND" if isinstance(node, exp.And) else "OR"
-                left, right = (self.condition(side, word) for side in (node.left, node.right))
-                return Value(f"({left} {word} {right})", t.Boolean())
+                left, right = (self.tested(side, word) for side in (node.left, node.right))
+                name = f"({left.name} {word} {right.name})"
+                return Value(f"({left.text} {word} {right.text})", t.Boolean(), name)
             case exp.Not():
-                return Value(f"(NOT {self.condition(node.this, 'NOT')})", t.Boolean())
+                inner = self.tested(node.this, "NOT")
+                is_null = isinstance(node.this, exp.Is) and isinstance(node.this.expression, exp.Null)
+                name = f"{inner.name.removesuffix('NULL)')}NOT NULL)" if is_null else f"(NOT {inner.name})"
+                return Value(f"(NOT {inner.text})", t.Boolean(), name)
             case exp.Is():
                 return self._is(node)
             case exp.NullSafeEQ() | exp.NullSafeNEQ():
-                a, b, _ = self._pair(node.left, node.right, "<=>")
-                word = "IS NOT DISTINCT FROM" if isinstance(node, exp.NullSafeEQ) else "IS DISTINCT FROM"
-                return Value(f"({a} {word} {b})", t.Boolean())
+                return self._compared(node.left, node.right, "<=>" if isinstance(node, exp.NullSafeEQ) else "<>=")
             case exp.Between():
                 low = self._compared(node.this, node.args["low"], ">=")
                 high = self._compared(node.this, node.args["high"], "<=")
-                return Value(f"({low} AND {high})", t.Boolean())
+                name = f"between({', '.join(self.value(node.args[key]).name for key in ('this', 'low', 'high'))})"
+                return Value(f"({low.text} AND {high.text})", t.Boolean(), name)
             case exp.In():
                 return self._in(node)
             case exp.Like() | exp.ILike():
@@ -138,9 +161,9 @@ class Expressions:
             case exp.Escape():
                 return self._like(node.this, node.expression.name)
             case exp.RegexpLike():
-                s = taken(self.value(node.this), "s", "RLIKE").text
-                made = pattern(self.value(node.expression), "RLIKE")
-                return Value(f"regexp_matches({s}, {made})", t.Boolean())
+                s, made = taken(self.value(node.this), "s", "RLIKE"), self.value(node.expression)
+                text = f"regexp_matches({s.text}, {pattern(made, 'RLIKE')})"
+                return Value(text, t.Boolean(), f"RLIKE({s.name}, {made.name})")
             case exp.DPipe():
                 return self._call("concat", SCALARS["concat"], [node.left, node.right])
             case exp.Case():
@@ -169,7 +192,7 @@ class Expressions:
                 arguments = [node.this, node.args["start"], *([node.args["length"]] if node.args.get("length") else [])]
                 return self._call("substring", SCALARS["substring"], arguments)
             case exp.StrPosition():
-                return self._call("position", SCALARS["position"], [node.args["substr"], node.this])
+                return self._call("locate", SCALARS["locate"], [node.args["substr"], node.this])
             case exp.Interval():
                 raise InvalidInputError(f"an interval can be added to a date or a time only: {_text(node)}.")
             case exp.CurrentDate():
@@ -182,6 +205,8 @@ class Expressions:
                 return self._window(node)
             case exp.Filter():
                 return self._filtered(node)
+            case exp.Any() if not isinstance(node.this, exp.Query | exp.Tuple):
+                return self._aggregate(exp.Anonymous(this="any", expressions=[node.this]), None)
             case exp.Distinct():
                 raise InvalidInputError("DISTINCT stands inside of an aggregate: count(DISTINCT a).")
             case exp.Star():
@@ -190,7 +215,7 @@ class Expressions:
                 return self._function(node)
         kind = type(node)
         if kind in _COMPARISONS:
-            return Value(self._compared(node.left, node.right, _COMPARISONS[kind]), t.Boolean())
+            return self._compared(node.left, node.right, _COMPARISONS[kind])
         if kind in _ARITHMETIC:
             return self._arithmetic(node, _ARITHMETIC[kind])
         if kind in _BITS:
@@ -199,10 +224,11 @@ class Expressions:
             if wide is None or not is_number(wide):
                 raise InvalidInputError(f"cannot compute {_text(node)}: the sides are {one.type} and {other.type}.")
             a, b, sign = to(one, wide), to(other, wide), _BITS[kind]
-            return Value(f"xor({a}, {b})" if sign == "xor" else f"({a} {sign} {b})", wide)
+            name = f"({one.name} {'^' if sign == 'xor' else sign} {other.name})"
+            return Value(f"xor({a}, {b})" if sign == "xor" else f"({a} {sign} {b})", wide, name)
         if isinstance(node, exp.BitwiseNot):
             inner = self.value(node.this)
-            return Value(f"(~{inner.text})", inner.type)
+            return Value(f"(~{inner.text})", inner.type, f"~{inner.name}")
         if isinstance(node, exp.Func):
             raise UnsupportedError(f"cannot compute {_text(node)} in this process. Run the statement on Spark.")
         raise UnsupportedError(f"cannot compute {_text(node)} ({kind.__name__}) in this process. Run it on Spark.")
@@ -235,7 +261,7 @@ class Expressions:
         return inside(self.value(base), parts)
 
     def _now(self, name: str) -> Value:
-        return now_functions(self.setting)[name].named(f"{name}()")
+        return now_functions(self.setting)[name].named(f"{'current_date' if name == 'curdate' else name}()")
 
     # operators
 
@@ -243,13 +269,22 @@ class Expressions:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return _literal(exp.Literal(this=f"-{node.this.this}", is_string=False))
         value = taken(self.value(node.this), "n", "-")
-        return Value(f"(-{value.text})", value.type, f"(- {value.name})")
+        is_number = isinstance(node.this, exp.Cast) and _is_literal(node.this)
+        return Value(f"(-{value.text})", value.type, f"-{value.name}" if is_number else f"(- {value.name})")
 
     def _cast(self, node: exp.Cast | exp.TryCast) -> Value:
         tries = isinstance(node, exp.TryCast)
         kind = type_of(node.args["to"])
         inner = self.value(node.this)
         made = cast(inner, kind, tries=tries)
+        if _is_literal(node):
+            if not node.this.is_string:
+                return made.named(real(float(inner.name)) if isinstance(kind, t.Float | t.Double) else inner.name)
+            if isinstance(kind, t.Date | t.Timestamp | t.LocalZonedTimestamp):
+                shown = day(inner.name) if isinstance(kind, t.Date) else inner.name
+                return made.named(f"{_spark_type(kind)} '{shown}'")
+        if isinstance(kind, t.Array | t.Map | t.Row):
+            return made.named(inner.name)
         return made.named(f"{'TRY_' if tries else ''}CAST({inner.name} AS {_spark_type(kind)})")
 
     def _is(self, node: exp.Is) -> Value:
@@ -258,11 +293,11 @@ class Expressions:
             case exp.Null():
                 return Value(f"({value.text} IS NULL)", t.Boolean(), f"({value.name} IS NULL)")
             case exp.Boolean() as wanted:
-                test = taken(value, "b", "IS").text
-                return Value(f"({test} IS {'TRUE' if wanted.this else 'FALSE'})", t.Boolean())
+                test, word = taken(value, "b", "IS").text, "true" if wanted.this else "false"
+                return Value(f"({test} IS {word})", t.Boolean(), f"({value.name} <=> {word})")
         raise InvalidInputError(f"cannot compute {_text(node)}.")
 
-    def _pair(self, left: exp.Expression, right: exp.Expression, sign: str) -> tuple[str, str, t.DataType]:
+    def _compared(self, left: exp.Expression, right: exp.Expression, sign: str) -> Value:
         a, b = self.value(left), self.value(right)
         wide = wider_of(a, b)
         if wide is None:
@@ -271,11 +306,21 @@ class Expressions:
             )
         if isinstance(wide, t.Map | t.Multiset):
             raise InvalidInputError(f"cannot compare {a.name} {sign} {b.name}: MAPs do not compare.")
-        return to(a, wide), to(b, wide), wide
-
-    def _compared(self, left: exp.Expression, right: exp.Expression, sign: str) -> str:
-        a, b, _ = self._pair(left, right, sign)
-        return f"({a} {sign} {b})"
+        one, other = to(a, wide), to(b, wide)
+        match sign:
+            case "<=>":
+                return Value(f"({one} IS NOT DISTINCT FROM {other})", t.Boolean(), f"({a.name} <=> {b.name})")
+            case "<>=":
+                return Value(f"({one} IS DISTINCT FROM {other})", t.Boolean(), f"(NOT ({a.name} <=> {b.name}))")
+            case "<>":
+                return Value(f"({one} <> {other})", t.Boolean(), f"(NOT ({a.name} = {b.name}))")
+        name = f"({a.name} {sign} {b.name})"
+        if sign != "=" and t.is_nested(wide):
+            known = f"{one} IS NOT NULL AND {other} IS NOT NULL"
+            return Value(
+                f"CASE WHEN {known} THEN {sorted_by(one, wide)} {sign} {sorted_by(other, wide)} END", t.Boolean(), name
+            )
+        return Value(f"({one} {sign} {other})", t.Boolean(), name)
 
     def _arithmetic(self, node: exp.Expression, op: str) -> Value:
         if isinstance(node.right, exp.Interval) and op in "+-":
@@ -286,7 +331,10 @@ class Expressions:
         if isinstance(left.type, t.Date) and op == "-" and isinstance(right.type, t.Date):
             raise UnsupportedError("cannot subtract dates in this process: write datediff(a, b).")
         if isinstance(left.type, t.Date) and isinstance(right.type, (t.TinyInt, t.SmallInt, t.Int)) and op in "+-":
-            return Value(f"({left.text} {op} {to(right, t.Int())})", t.Date())
+            name = f"date_{'add' if op == '+' else 'sub'}({left.name}, {right.name})"
+            return Value(f"({left.text} {op} {to(right, t.Int())})", t.Date(), name)
+        if isinstance(right.type, t.Date) and isinstance(left.type, (t.TinyInt, t.SmallInt, t.Int)) and op == "+":
+            return Value(f"({right.text} + {to(left, t.Int())})", t.Date(), f"date_add({right.name}, {left.name})")
         return arithmetic(op, left, right)
 
     def _shifted(self, moment: exp.Expression, interval: exp.Interval, op: str) -> Value:
@@ -302,11 +350,12 @@ class Expressions:
         count = number.name if isinstance(number, exp.Literal) else None
         if count is None or not count.lstrip("-").isdigit():
             raise UnsupportedError(f"cannot compute {_text(interval)} in this process. Give a whole number.")
+        name = _shifted_name(value, op, unit, int(count))
         if isinstance(value.type, t.Date) and unit in ("HOUR", "MINUTE", "SECOND"):
-            value = cast(value, t.Timestamp(6))
+            value = cast(value, t.LocalZonedTimestamp(6))
         kind = value.type
         made = f"({value.text} {op} INTERVAL ({count}) {unit})"
-        return Value(f"CAST({made} AS {duck(kind)})", kind)
+        return Value(f"CAST({made} AS {duck(kind)})", kind, name)
 
     def _in(self, node: exp.In) -> Value:
         if isinstance(node.this, exp.Tuple):  # DuckDB takes two nulls inside of rows for equal
@@ -319,7 +368,8 @@ class Expressions:
         item = self.value(node.this)
         options = [self.value(option) for option in node.expressions]
         kind = common([item, *options], "compare with IN")
-        return Value(f"({to(item, kind)} IN ({', '.join(to(option, kind) for option in options)}))", t.Boolean())
+        text = f"({to(item, kind)} IN ({', '.join(to(option, kind) for option in options)}))"
+        return Value(text, t.Boolean(), f"({item.name} IN ({', '.join(option.name for option in options)}))")
 
     def _in_query(self, node: exp.In, query: exp.Expression) -> Value:
         inner = query.this if isinstance(query, exp.Subquery) else query
@@ -335,13 +385,14 @@ class Expressions:
             right.append(to(other, wide))
         names = ", ".join(f'"{i}"' for i in range(len(items)))
         text = f"SELECT {', '.join(right)} FROM ({bound.text}) AS _in({names})"
-        return Value(f"({left[0]} IN ({text}))", t.Boolean())
+        return Value(f"({left[0]} IN ({text}))", t.Boolean(), f"({items[0].name} IN (listquery()))")
 
     def _like(self, node: exp.Expression, escape: str) -> Value:
-        s = taken(self.value(node.this), "s", "LIKE").text
-        made = taken(self.value(node.expression), "s", "LIKE").text
+        s, made = (taken(self.value(side), "s", "LIKE") for side in (node.this, node.expression))
         word = "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
-        return Value(f"({s} {word} {made} ESCAPE {string(escape)})", t.Boolean())
+        name = f"{s.name} LIKE {made.name}" if word == "LIKE" else f"ilike({s.name}, {made.name})"
+        name += f" ESCAPE '{escape}'" if word == "LIKE" and escape != "\\" else ""
+        return Value(f"({s.text} {word} {made.text} ESCAPE {string(escape)})", t.Boolean(), name)
 
     def _case(self, node: exp.Case) -> Value:
         branches = []
@@ -349,14 +400,16 @@ class Expressions:
             if node.this is not None:
                 test = self._compared(node.this, branch.this, "=")
             else:
-                test = self.condition(branch.this, "WHEN")
+                test = self.tested(branch.this, "WHEN")
             branches.append((test, self.value(branch.args["true"])))
         otherwise = (
             self.value(node.args["default"]) if node.args.get("default") is not None else Value("NULL", Null(), "NULL")
         )
         kind = common([*(value for _, value in branches), otherwise], "choose with CASE")
-        text = " ".join(f"WHEN {test} THEN {to(value, kind)}" for test, value in branches)
-        return Value(f"CASE {text} ELSE {to(otherwise, kind)} END", kind)
+        text = " ".join(f"WHEN {test.text} THEN {to(value, kind)}" for test, value in branches)
+        name = " ".join(f"WHEN {test.name} THEN {value.name}" for test, value in branches)
+        name += f" ELSE {otherwise.name}" if node.args.get("default") is not None else ""
+        return Value(f"CASE {text} ELSE {to(otherwise, kind)} END", kind, f"CASE {name} END")
 
     def _scalar(self, node: exp.Expression) -> Value:
         bound = self.query(node, self.scope)
@@ -382,7 +435,7 @@ class Expressions:
             case t.Map(key=key, value=item):
                 return Value(f"({base.text})[{to(index, key)}]", item, name)
             case t.Row() if index.is_text:
-                return inside(base, [index.text[1:-1].replace("''", "'")])
+                return replace(inside(base, [index.text[1:-1].replace("''", "'")]), name=name)
         raise InvalidInputError(f"'{base.name}' is {base.type}, and has no elements.")
 
     def _extract(self, node: exp.Extract) -> Value:
@@ -402,13 +455,19 @@ class Expressions:
             "dayofyear",
         ):
             raise UnsupportedError(f"cannot compute extract({unit} ...) in this process. Run the statement on Spark.")
-        return part(names.get(unit, unit), self.value(node.expression))
+        value = self.value(node.expression)
+        return part(names.get(unit, unit), value).named(f"extract({node.this.name} FROM {value.name})")
 
     def _trim(self, node: exp.Trim) -> Value:
         name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "trim")
-        s = taken(self.value(node.this), "s", name).text
-        characters = self.value(node.expression).text if node.expression is not None else "' '"
-        return Value(f"{name}({s}, {characters})", t.string(), _text(node))
+        s = taken(self.value(node.this), "s", name)
+        if node.expression is None:
+            return Value(f"{name}({s.text}, ' ')", t.string(), f"{name}({s.name})")
+        characters = taken(self.value(node.expression), "s", name)
+        side = str(node.args.get("position") or "BOTH").upper()
+        return Value(
+            f"{name}({s.text}, {characters.text})", t.string(), f"TRIM({side} {characters.name} FROM {s.name})"
+        )
 
     # functions
 
@@ -441,8 +500,7 @@ class Expressions:
     def _call(self, name: str, function: Function, arguments: Sequence[exp.Expression]) -> Value:
         values = [self.value(argument) for argument in arguments]
         check_count(name, function, len(values))
-        shown = ", ".join(value.name for value in values)
-        return function.make(values).named(f"{name}({shown})")
+        return function.make(values).named(called(name, [value.name for value in values]))
 
     def _lambda(self, name: str, arguments: Sequence[exp.Expression]) -> Value:
         base = self.value(arguments[0])
@@ -455,14 +513,15 @@ class Expressions:
                 f"cannot call {name} with two parameters in this process. Run the statement on Spark."
             )
         own = f"_{parameters[0]}"
-        scope = Scope(self.scope, local={parameters[0].lower(): Value(f'"{own}"', base.type.element, parameters[0])})
+        scope = Scope(self.scope, local={parameters[0].lower(): Value(f'"{own}"', base.type.element, LAMBDA)})
         inner = Expressions(scope, self.query, self.setting)
         value = inner.value(made.this)
         text = f'lambda "{own}": {value.text}'
+        shown = called(name, [base.name, f"lambdafunction({value.name}, {LAMBDA})"])
         if name == "transform":
-            return Value(f"list_transform({base.text}, {text})", t.Array(element=value.type))
+            return Value(f"list_transform({base.text}, {text})", t.Array(element=value.type), shown)
         if name == "filter":
-            return Value(f"list_filter({base.text}, {text})", base.type)
+            return Value(f"list_filter({base.text}, {text})", base.type, shown)
         if not isinstance(value.type, t.Boolean):
             raise InvalidInputError(f"cannot call {name}: {_text(made.this)} is {value.type}, not BOOLEAN.")
 
@@ -475,6 +534,7 @@ class Expressions:
             f"CASE WHEN {base.text} IS NULL THEN NULL WHEN {decides} THEN {'TRUE' if ends else 'FALSE'} "
             f"WHEN {some(f'({value.text}) IS NULL')} THEN NULL ELSE {'FALSE' if ends else 'TRUE'} END",
             t.Boolean(),
+            shown,
         )
 
     def _aggregate(self, node: exp.Anonymous, where: str | None, over: str | None = None) -> Value:
@@ -487,6 +547,8 @@ class Expressions:
             return Value(marked(f"count(*){BEHIND}", where=where, over=over), t.BigInt(), "count(1)")
         if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
             arguments, distinct = arguments[0].expressions, True
+        if distinct and over is not None:
+            raise InvalidInputError(f"cannot compute {_text(node)} over a window: it has DISTINCT.")
         self.in_aggregate = over is None
         values = [self.value(argument) for argument in arguments]
         self.in_aggregate = False
@@ -500,13 +562,14 @@ class Expressions:
             values = [Value(f"CASE WHEN {known} THEN {row} END", t.Int())]
         made = AGGREGATES[name].make(values)
         text = marked(made.text, distinct=distinct, where=where, over=over)
-        return Value(text, made.type, f"{name}({'DISTINCT ' if distinct else ''}{shown})")
+        return Value(text, made.type, called(name, [f"{'DISTINCT ' if distinct else ''}{shown}"]))
 
     def _filtered(self, node: exp.Filter) -> Value:
         if not isinstance(node.this, exp.Anonymous) or node.this.name.lower() not in AGGREGATES:
             raise InvalidInputError(f"FILTER follows an aggregate: {_text(node)}.")
-        where = self.condition(node.expression.this, "FILTER")
-        return self._aggregate(node.this, where).named(_text(node))
+        where = self.tested(node.expression.this, "FILTER")
+        made = self._aggregate(node.this, where.text)
+        return made.named(f"{made.name} FILTER (WHERE {where.name})")
 
     def _window(self, node: exp.Window) -> Value:
         call, nulls = node.this, ""
@@ -515,7 +578,7 @@ class Expressions:
             call = call.this
         where = None
         if isinstance(call, exp.Filter):
-            where = self.condition(call.expression.this, "FILTER")
+            where = self.tested(call.expression.this, "FILTER")
             call = call.this
         if not isinstance(call, exp.Anonymous):
             raise UnsupportedError(f"cannot compute {_text(node)} in this process. Run the statement on Spark.")
@@ -529,10 +592,34 @@ class Expressions:
             text = f"{inner} OVER ({spec})"
             if name not in _OF_VALUES:
                 text = f"CAST({text} AS {duck(made.type)})"
-            return Value(text, made.type, _text(node))
+            names = [value.name for value in values]
+            over = self._over(node, name, names)
+            if name in ("lag", "lead"):
+                names += ["1", "NULL"][len(names) - 1 :]
+            shown = name.removesuffix("_value") if nulls and name != "nth_value" else name
+            shown = called(shown, names) + (" ignore nulls" if nulls and name == "nth_value" else "")
+            return Value(text, made.type, f"{shown} OVER ({over})")
         if name not in AGGREGATES:
             raise self._no_function(name)
-        return self._aggregate(call, where, spec).named(_text(node))
+        made = self._aggregate(call, where.text if where else None, spec)
+        shown = f"{made.name} FILTER (WHERE {where.name})" if where else made.name
+        return made.named(f"{shown} OVER ({self._over(node, name, [])})")
+
+    def _over(self, node: exp.Expression, name: str, arguments: Sequence[str]) -> str:
+        """Return a window as the name of a column has it."""
+        while node.args.get("alias") is not None and not any(
+            node.args.get(k) for k in ("partition_by", "order", "spec")
+        ):
+            node = self.windows[node.args["alias"].name.lower()]
+        parts = []
+        if node.args.get("partition_by"):
+            parts.append("PARTITION BY " + ", ".join(self.value(item).name for item in node.args["partition_by"]))
+        order, spec = node.args.get("order"), node.args.get("spec")
+        if order is not None:
+            items = [(item, item.this if isinstance(item, exp.Ordered) else item) for item in order.expressions]
+            parts.append("ORDER BY " + ", ".join(self.value(inner).name + direction(item) for item, inner in items))
+        parts.append(self._frame(spec) if spec is not None else frame(name, arguments, order is not None))
+        return " ".join(parts)
 
     def _window_spec(self, node: exp.Expression) -> str:
         base = node.args.get("alias")
@@ -567,7 +654,20 @@ class Expressions:
     def ordered(self, node: exp.Expression) -> str:
         """Return an item of ORDER BY: Spark puts nulls first in ascending order, and last in descending."""
         item = node.this if isinstance(node, exp.Ordered) else node
-        return self.value(item).text + direction(node)
+        value = self.value(item)
+        return sort_key(value.text, value.type, direction(node))
+
+
+def _shifted_name(value: Value, op: str, unit: str, count: int) -> str:
+    if unit == "WEEK":
+        unit, count = "DAY", count * 7
+    sign = "-" if count < 0 else ""
+    digits = f"{abs(count):02}" if unit in ("HOUR", "MINUTE", "SECOND") else str(abs(count))
+    interval = f"INTERVAL '{sign}{digits}' {unit}"
+    if isinstance(value.type, t.Date) and unit == "DAY":
+        days = f"extractansiintervaldays({interval})"
+        return f"date_add({value.name}, {days if op == '+' else f'(- {days})'})"
+    return f"{value.name} {op} {interval}"
 
 
 def direction(node: exp.Expression) -> str:
@@ -639,7 +739,14 @@ def _spark_type(kind: t.DataType) -> str:
             return "TIMESTAMP"
         case t.Decimal():
             return f"DECIMAL({kind.precision},{kind.scale})"
+        case t.Binary() | t.VarBinary():
+            return "BINARY"
     return str(kind)
+
+
+def _is_literal(node: exp.Cast) -> bool:
+    """Return whether a CAST is a literal with a type, such as 1L and DATE '2026-01-31'."""
+    return isinstance(node.this, exp.Literal) and CAST not in node.meta
 
 
 def _literal(node: exp.Literal) -> Value:
@@ -647,7 +754,9 @@ def _literal(node: exp.Literal) -> Value:
         return Value(string(node.this), t.string(), node.this, is_text=True)
     text = node.this
     if "e" in text.lower():
-        return Value(f"CAST({text} AS DOUBLE)", t.Double(), text)
+        if not math.isfinite(float(text)):
+            raise InvalidInputError(f"{text} is outside of the range of DOUBLE.")
+        return Value(f"CAST({text} AS DOUBLE)", t.Double(), real(float(text)))
     digits = text.lstrip("-")
     if "." in text:
         whole, _, decimals = digits.partition(".")

@@ -26,6 +26,7 @@ from merganser.sql.query.kinds import (
     duck,
     is_null,
     is_number,
+    quoted,
     string,
 )
 
@@ -117,6 +118,7 @@ def _coalesce(values: list[Value]) -> Value:
 def _extreme(name: str, sign: str) -> Make:
     def make(values: list[Value]) -> Value:
         kind = common(values, f"call {name}")
+        _refuse_nested(kind, name)
         return Value(f"{name}({', '.join(to(value, kind) for value in values)})", kind)
 
     return make
@@ -253,6 +255,20 @@ def _substring(values: list[Value]) -> Value:
         f"ELSE substring({s}, greatest({first}, 1), {end} - greatest({first}, 1)) END",
         t.string(),
     )
+
+
+def _locate(values: list[Value]) -> Value:
+    part, s = (taken(value, "s", "locate").text for value in values[:2])
+    if len(values) == 2:
+        return Value(f"CAST(instr({s}, {part}) AS INTEGER)", t.Int())
+    start = taken(values[2], "i", "locate").text
+    found = f"instr(substring({s}, {start}), {part})"
+    known = f"{s} IS NOT NULL AND {part} IS NOT NULL"
+    text = (
+        f"CASE WHEN {start} IS NULL THEN 0 WHEN {start} < 1 THEN CASE WHEN {known} THEN 0 END "
+        f"WHEN {part} = '' AND {known} THEN 1 WHEN {found} = 0 THEN 0 ELSE {found} + {start} - 1 END"
+    )
+    return Value(f"CAST({text} AS INTEGER)", t.Int())
 
 
 def _pad(name: str) -> Make:
@@ -475,8 +491,60 @@ def _row(values: list[Value]) -> Value:
 
 
 def _struct(values: list[Value]) -> Value:
-    simple = [value.name if value.name.isidentifier() else f"col{i}" for i, value in enumerate(values, 1)]
+    simple = [value.own or f"col{i}" for i, value in enumerate(values, 1)]
     return row_of(simple, values)
+
+
+def sorted_by(text: str, kind: t.DataType, depth: int = 0) -> str:
+    """Return what DuckDB sorts a value by: Spark has nulls inside of values first, DuckDB has them last."""
+    match kind:
+        case t.Row():
+            parts = [(f"({text}).{quoted(f.name)}", f.type) for f in kind.fields]
+            inner = ", ".join(f"{part} IS NOT NULL, {sorted_by(part, each, depth)}" for part, each in parts)
+            return f"CASE WHEN {text} IS NOT NULL THEN row({inner}) END"
+        case t.Array():
+            one = f"_k{depth}"
+            inner = sorted_by(one, kind.element, depth + 1)
+            return f"list_transform({text}, lambda {one}: row({one} IS NOT NULL, {inner}))"
+    return text
+
+
+def sort_key(text: str, kind: t.DataType, direction: str) -> str:
+    """Return an item of ORDER BY.
+
+    Raises:
+        InvalidInputError: values of the type have no order.
+    """
+    if isinstance(kind, t.Map | t.Multiset):
+        raise InvalidInputError(f"cannot sort by {text}: {kind} has no order.")
+    return sorted_by(text, kind) + direction
+
+
+def _refuse_nested(kind: t.DataType, what: str) -> None:
+    if t.is_nested(kind):
+        raise UnsupportedError(f"cannot call {what} with {kind} in this process. Run the statement on Spark.")
+
+
+def shared(values: Sequence[Value], what: str) -> tuple[t.DataType, list[str]]:
+    """Return the element type of an ARRAY with further elements, and the texts of all in it.
+
+    Raises:
+        InvalidInputError: the types do not go together, or a bare NULL is among the elements.
+    """
+    element = _element(values[0], what)
+    for value in values[1:]:
+        if is_null(value.type):
+            raise InvalidInputError(f"cannot call {what} with NULL: it has no type. Write CAST(NULL AS {element}).")
+        mixed = isinstance(value.type, TEXTS) != isinstance(element, TEXTS)
+        if what != "array_contains" and isinstance(value.type, t.Decimal) != isinstance(element, t.Decimal):
+            mixed = True
+        if mixed and not is_null(element):
+            raise InvalidInputError(
+                f"cannot call {what}: {values[0].name} is {values[0].type}, and {value.name} is "
+                f"{value.type}. CAST one of them."
+            )
+    kind = common([Value("", element, values[0].name), *values[1:]], f"call {what}")
+    return kind, [to(values[0], t.Array(element=kind)), *(to(value, kind) for value in values[1:])]
 
 
 def _element(value: Value, what: str) -> t.DataType:
@@ -486,8 +554,7 @@ def _element(value: Value, what: str) -> t.DataType:
 
 
 def _array_contains(values: list[Value]) -> Value:
-    kind = _element(values[0], "array_contains")
-    a, x = values[0].text, to(values[1], kind)
+    _, (a, x) = shared(values, "array_contains")
     found = f"list_contains({a}, {x})"
     unknown = f"len(list_filter({a}, lambda _e: _e IS NULL)) > 0"
     return Value(f"CASE WHEN {found} THEN TRUE WHEN {unknown} THEN NULL ELSE {found} END", t.Boolean())
@@ -504,7 +571,7 @@ def _element_at(values: list[Value]) -> Value:
 
 
 def _sort_array(values: list[Value]) -> Value:
-    _element(values[0], "sort_array")
+    _refuse_nested(_element(values[0], "sort_array"), "sort_array")
     a = values[0].text
     if len(values) == 1:
         return Value(f"list_sort({a}, 'ASC', 'NULLS FIRST')", values[0].type)
@@ -522,15 +589,26 @@ def _sequence(values: list[Value]) -> Value:
 
 
 def _array_position(values: list[Value]) -> Value:
-    kind = _element(values[0], "array_position")
-    a, x = values[0].text, to(values[1], kind)
+    if is_null(values[1].type):
+        return Value("CAST(NULL AS BIGINT)", t.BigInt())
+    _, (a, x) = shared(values, "array_position")
     text = f"CASE WHEN {a} IS NULL OR {x} IS NULL THEN NULL ELSE coalesce(list_position({a}, {x}), 0) END"
     return Value(f"CAST({text} AS BIGINT)", t.BigInt())
+
+
+def _with_element(name: str, text: str) -> Make:
+    def make(values: list[Value]) -> Value:
+        kind, texts = shared(values, name)
+        return Value(f"CASE WHEN {texts[0]} IS NOT NULL THEN {text.format(*texts)} END", t.Array(element=kind))
+
+    return make
 
 
 def _of_array(name: str, text: str, result: str = "same") -> tuple[str, Function]:
     def make(values: list[Value]) -> Value:
         kind = _element(values[0], name)
+        if result == "element":
+            _refuse_nested(kind, name)
         made = {"same": values[0].type, "element": kind, "int": t.Int()}[result]
         return Value(text.format(*(value.text for value in values)), made)
 
@@ -625,8 +703,8 @@ SCALARS: Final[dict[str, Function]] = dict([
     _own("isnull", 1, 1, _isnull("({0} IS NULL)")), _own("isnotnull", 1, 1, _isnull("({0} IS NOT NULL)")),
     _text("isnan", "d", t.Boolean(), "coalesce(isnan({0}), FALSE)"),
     # text
-    _text("upper", "s", t.string(), "upper({0})"), _text("ucase", "s", t.string(), "upper({0})"),
-    _text("lower", "s", t.string(), "lower({0})"), _text("lcase", "s", t.string(), "lower({0})"),
+    _text("upper", "s", t.string(), "_upper({0})"), _text("ucase", "s", t.string(), "_upper({0})"),
+    _text("lower", "s", t.string(), "_lower({0})"), _text("lcase", "s", t.string(), "_lower({0})"),
     _own("length", 1, 1, _length), _own("len", 1, 1, _length),
     _own("char_length", 1, 1, _length), _own("character_length", 1, 1, _length),
     _own("substring", 2, 3, _substring), _own("substr", 2, 3, _substring),
@@ -636,15 +714,13 @@ SCALARS: Final[dict[str, Function]] = dict([
     _text("replace", "sss", t.string(), "CASE WHEN {1} = '' THEN {0} ELSE replace({0}, {1}, {2}) END"),
     _own("lpad", 2, 3, _pad("lpad")), _own("rpad", 2, 3, _pad("rpad")),
     _text("instr", "ss", t.Int(), "CAST(instr({0}, {1}) AS INTEGER)"),
-    _text("locate", "ss", t.Int(), "CAST(instr({1}, {0}) AS INTEGER)"),
-    _text("position", "ss", t.Int(), "CAST(instr({1}, {0}) AS INTEGER)"),
+    _own("locate", 2, 3, _locate), _own("position", 2, 3, _locate),
     _counted("left"),
     _counted("right"),
     _text("reverse", "s", t.string(), "reverse({0})"),
     _counted("repeat"),
     _text("ascii", "s", t.Int(), "CASE WHEN {0} = '' THEN 0 ELSE CAST(ord({0}) AS INTEGER) END"),
-    _text("initcap", "s", t.string(), "array_to_string(list_transform(string_split(lower({0}), ' '), "
-          "lambda _w: upper(_w[1:1]) || _w[2:]), ' ')"),
+    _text("initcap", "s", t.string(), "_initcap({0})"),
     _search("startswith"), _search("endswith"), _search("contains"),
     _own("split", 2, 3, _split), _own("regexp_replace", 3, 3, _regexp_replace),
     _own("regexp_extract", 2, 3, _regexp_extract),
@@ -703,8 +779,8 @@ SCALARS: Final[dict[str, Function]] = dict([
     ),
     _of_array("array_max", "list_max({0})", "element"), _of_array("array_min", "list_min({0})", "element"),
     _of_array("array_reverse", "list_reverse({0})"),
-    _of_array("array_append", "CASE WHEN {0} IS NULL THEN NULL ELSE list_append({0}, {1}) END"),
-    _of_array("array_prepend", "CASE WHEN {0} IS NULL THEN NULL ELSE list_prepend({1}, {0}) END"),
+    _own("array_append", 2, 2, _with_element("array_append", "list_append({0}, {1})")),
+    _own("array_prepend", 2, 2, _with_element("array_prepend", "list_prepend({1}, {0})")),
     _of_array("array_compact", "list_filter({0}, lambda _e: _e IS NOT NULL)"),
     _of_array("array_join", "array_to_string({0}, {1})", "same"),
     _map_part("map_keys", "map_keys({0})"), _map_part("map_values", "map_values({0})"),
@@ -744,7 +820,21 @@ def _avg(values: list[Value]) -> Value:
 
 
 def _peak(name: str) -> Make:
-    return lambda values: Value(_over(name, values[0].text), values[0].type)
+    def make(values: list[Value]) -> Value:
+        text, kind = values[0].text, values[0].type
+        if t.is_nested(kind) and name in ("min", "max"):
+            if isinstance(kind, t.Map | t.Multiset):
+                raise InvalidInputError(f"cannot call {name}: {kind} has no order.")
+            return Value(_over(f"arg_{name}", text, sorted_by(text, kind)), kind)
+        return Value(_over(name, text), kind)
+
+    return make
+
+
+def _corr(values: list[Value]) -> Value:
+    x, y = (cast(taken(value, "n", "corr"), t.Double()).text for value in values)
+    found, unknown = _over("corr", x, y), _over("bool_or", f"isnan({x} + {y})")
+    return Value(f"CASE WHEN NOT isnan({found}) OR {unknown} THEN {found} END", t.Double())
 
 
 def _count(values: list[Value]) -> Value:
@@ -779,7 +869,7 @@ def _collect_set(values: list[Value]) -> Value:
 
 
 def _by(name: str) -> Make:
-    return lambda values: Value(_over(name, values[0].text, values[1].text), values[0].type)
+    return lambda values: Value(_over(name, values[0].text, sorted_by(values[1].text, values[1].type)), values[0].type)
 
 
 AGGREGATES: Final[dict[str, Function]] = dict([
@@ -795,9 +885,9 @@ AGGREGATES: Final[dict[str, Function]] = dict([
     _own("collect_list", 1, 1, _collect),
     _own("array_agg", 1, 1, _collect),
     _own("collect_set", 1, 1, _collect_set),
-    _own("max_by", 2, 2, _by("max_by")), _own("min_by", 2, 2, _by("min_by")),
+    _own("max_by", 2, 2, _by("arg_max_null")), _own("min_by", 2, 2, _by("arg_min_null")),
     _text("median", "d", t.Double(), _over("median", "{0}")),
-    _text("corr", "dd", t.Double(), _over("corr", "{0}", "{1}")),
+    _own("corr", 2, 2, _corr),
 ])  # fmt: skip
 """Functions of the rows of a group."""
 

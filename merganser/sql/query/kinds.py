@@ -33,6 +33,7 @@ class Value:
         name: the column that a query without an alias gets.
         digits: of a whole number that is a literal; it takes part in decimal arithmetic with as many.
         is_text: a literal string, which takes the type of what it meets.
+        own: the name of a column, of a field or an alias, as it is written; empty for other expressions.
     """
 
     text: str
@@ -40,9 +41,13 @@ class Value:
     name: str = ""
     digits: int | None = None
     is_text: bool = False
+    own: str = ""
 
     def named(self, name: str) -> Value:
         return replace(self, name=name)
+
+    def aliased(self, name: str) -> Value:
+        return replace(self, name=name, own=name)
 
 
 def is_null(kind: t.DataType) -> bool:

@@ -32,7 +32,7 @@ class Relation:
         name, kind = self.columns[position]
         if self.reference is not None:
             self.reference.used.add(name)
-        return Value(f"{quoted(self.alias)}.{quoted(name)}", kind, name)
+        return Value(f"{quoted(self.alias)}.{quoted(name)}", kind, name, own=name)
 
     def positions(self, name: str) -> list[int]:
         """Return the columns with a name: exactly so, or else in any case."""
@@ -77,6 +77,7 @@ class Scope:
         first = parts[0].lower()
         if first in self.local:
             return inside(self.local[first], parts[1:])
+        # the column of a result is called as the query writes it
         for taken in (3, 2, 1):
             if len(parts) < taken:
                 continue
@@ -90,11 +91,11 @@ class Scope:
                     f"column '{text}' is ambiguous: {tables} have one. Write {found[0][0].alias}.{text}."
                 )
             relation, position = found[0]
-            return inside(relation.value(position), parts[taken:])
+            return inside(relation.value(position).aliased(parts[taken - 1]), parts[taken:])
         if first in self.merged:
-            return inside(self.merged[first], parts[1:])
+            return inside(self.merged[first].aliased(parts[0]), parts[1:])
         if first in self.aliases:
-            return inside(self.aliases[first], parts[1:])
+            return inside(self.aliases[first].aliased(parts[0]), parts[1:])
         return None
 
     def _candidates(self, parts: Sequence[str], taken: int) -> list[tuple[Relation, int]]:
@@ -141,17 +142,18 @@ def inside(value: Value, path: Sequence[str]) -> Value:
     for name in path:
         kind = value.type
         if isinstance(kind, t.Map):
-            value = Value(f"({value.text})[{_string(name)}]", kind.value, name)
+            value = Value(f"({value.text})[{_string(name)}]", kind.value, f"{value.name}.{name}", own=name)
             continue
         if isinstance(kind, t.Array) and isinstance(kind.element, t.Row):
             field_of = _field(kind.element, name)
             text = f"list_transform({value.text}, lambda _r: _r.{quoted(field_of.name)})"
-            value = Value(text, t.Array(element=field_of.type), name)
+            value = Value(text, t.Array(element=field_of.type), f"{value.name}.{name}", own=name)
             continue
         if not isinstance(kind, t.Row):
             raise InvalidInputError(f"'{value.name}' is {kind}, and has no field '{name}'.", column=value.name)
         field_of = _field(kind, name)
-        value = Value(f"({value.text}).{quoted(field_of.name)}", field_of.type, field_of.name)
+        text = f"({value.text}).{quoted(field_of.name)}"
+        value = Value(text, field_of.type, f"{value.name}.{name}", own=name)
     return value
 
 

@@ -1,16 +1,21 @@
 """Values of expressions as Spark computes them: `python -m tests.unit.sql.recorded` records `expressions.json`.
 
-The rows are made by one query, which runs on Spark and in this process alike.
+The rows are made by one query, which runs on Spark and in this process alike. A line is an expression over these rows,
+or a query that begins with SELECT and calls them `t`. `[zone] ` before it sets the time zone. With `--new`, only lines
+that have no record yet run.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import sys
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 HERE = Path(__file__).parent
 EXPRESSIONS = HERE / "expressions.txt"
@@ -33,9 +38,26 @@ def expressions() -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def query(expression: str) -> str:
-    """Return the query whose column `v` is an expression."""
-    return f"SELECT {expression} AS v FROM ({ROWS}) ORDER BY id"
+def zone_of(line: str) -> tuple[str, str]:
+    """Return the time zone of a line, and the rest of it."""
+    if not line.startswith("["):
+        return "UTC", line
+    zone, _, rest = line[1:].partition("] ")
+    return zone, rest
+
+
+def is_query(text: str) -> bool:
+    return text.upper().startswith("SELECT ")
+
+
+def query(text: str) -> str:
+    """Return the query of a line; the column of an expression is `v`."""
+    return f"WITH t AS ({ROWS}) {text}" if is_query(text) else f"SELECT {text} AS v FROM ({ROWS}) ORDER BY id"
+
+
+def unnamed(expression: str) -> str:
+    """Return the query that shows what the column of an expression is called without an alias."""
+    return f"SELECT {expression} FROM ({ROWS}) LIMIT 1"
 
 
 def plain(value: Any) -> Any:
@@ -58,6 +80,12 @@ def plain(value: Any) -> Any:
     return value
 
 
+def seen(rows: pa.Table) -> dict[str, Any]:
+    """Return names, types and values of the columns of a result, as JSON holds them."""
+    values = [[plain(v) for v in column.to_pylist()] for column in rows.columns]
+    return {"names": rows.column_names, "types": [str(column.type) for column in rows.columns], "values": values}
+
+
 def main() -> None:
     """Record what Spark gives."""
     from pyspark.sql import SparkSession
@@ -65,15 +93,23 @@ def main() -> None:
     spark = SparkSession.builder.master("local[2]").config("spark.sql.session.timeZone", "UTC").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    known = {item["sql"]: item for item in json.loads(RECORDED.read_text(encoding="utf-8"))}
     found = []
-    for expression in expressions():
-        try:
-            rows = spark.sql(query(expression)).toArrow()
-        except Exception as error:
-            found.append({"sql": expression, "error": str(error).split("]")[0].lstrip("[")})
+    for line in expressions():
+        if "--new" in sys.argv and line in known:
+            found.append(known[line])
             continue
-        column = rows.column("v")
-        found.append({"sql": expression, "type": str(column.type), "values": [plain(v) for v in column.to_pylist()]})
+        zone, text = zone_of(line)
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        try:
+            rows = spark.sql(query(text)).toArrow()
+        except Exception as error:
+            found.append({"sql": line, "error": str(error).strip().split("]")[0].lstrip("[")})
+            continue
+        one = {"sql": line, **seen(rows)}
+        if not is_query(text):
+            one["names"] = [spark.sql(unnamed(text)).columns[0]]
+        found.append(one)
     RECORDED.write_text("[\n" + ",\n".join(json.dumps(item) for item in found) + "\n]\n", encoding="utf-8")
     spark.stop()
 

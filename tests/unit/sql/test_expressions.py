@@ -9,22 +9,24 @@ import pytest
 
 import merganser as mg
 from merganser.errors import InvalidInputError, UnsupportedError
-from merganser.sql.session import Session
-from tests.unit.sql.recorded import RECORDED, expressions, plain, query
+from tests.unit.sql.recorded import RECORDED, expressions, is_query, query, seen, unnamed, zone_of
 
 CASES = json.loads(RECORDED.read_text(encoding="utf-8"))
 REFUSED = "in this process"
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
-    return mg.catalog(tmp_path_factory.mktemp("sql")).session()
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return mg.catalog(tmp_path_factory.mktemp("sql"))
 
 
-def outcome(session: Session, case: dict[str, Any]) -> str:
+def outcome(catalog: Any, case: dict[str, Any]) -> str:
     """Return "equal", "refused", or how the result differs."""
+    zone, text = zone_of(case["sql"])
+    session = catalog.session()
+    session.sql(f"SET timezone = '{zone}'")
     try:
-        column = session.sql(query(case["sql"])).column("v")
+        rows = session.sql(query(text))
     except UnsupportedError as error:
         return "refused" if "Spark" in str(error) or REFUSED in str(error) else f"refused without a way out: {error}"
     except InvalidInputError as error:
@@ -32,17 +34,20 @@ def outcome(session: Session, case: dict[str, Any]) -> str:
             return "refused"
         return "equal" if "error" in case else f"an error here, none in Spark: {str(error)[:150]}"
     if "error" in case:
-        return f"no error here, {case['error']} in Spark: {column.to_pylist()}"
-    values = [plain(value) for value in column.to_pylist()]
-    kind = str(column.type)
-    if values != case["values"]:
-        return f"{values} ({kind}) instead of {case['values']} ({case['type']})"
-    theirs = case["type"].replace("list<element:", "list<item:")
-    same = kind.replace("large_", "") == theirs or (kind, theirs) in ALIKE or "<" in kind
-    return "equal" if same else f"the type {kind} instead of {theirs}"
+        return f"no error here, {case['error']} in Spark: {rows.to_pydict()}"
+    found = seen(rows)
+    if found["values"] != case["values"]:
+        return f"{found['values']} ({found['types']}) instead of {case['values']} ({case['types']})"
+    pairs = list(zip(found["types"], case["types"], strict=True))
+    if not all(own == theirs or (own, theirs) in ALIKE or "<" in own for own, theirs in pairs):
+        return f"the types {found['types']} instead of {case['types']}"
+    names = rows.column_names if is_query(text) else session.sql(unnamed(text)).column_names
+    return "equal" if names == case["names"] or text in UNNAMED else f"the names {names} instead of {case['names']}"
 
 
 ALIKE = {("timestamp[us]", "timestamp[ns]"), ("string", "large_string")}
+UNNAMED = ("+i",)
+"""The parser leaves the sign out."""
 
 
 def test_all_expressions_are_recorded() -> None:
@@ -50,5 +55,5 @@ def test_all_expressions_are_recorded() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["sql"])
-def test_expression(session: Session, case: dict[str, Any]) -> None:
-    assert outcome(session, case) in ("equal", "refused")
+def test_expression(catalog: Any, case: dict[str, Any]) -> None:
+    assert outcome(catalog, case) in ("equal", "refused")
