@@ -44,13 +44,18 @@ def sql(
     shown: Annotated[
         int, typer.Option("--shown", metavar="N", min=0, help="Maximum number of rows of a table; 0: all.")
     ] = SHOWN_ROWS_MAX,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask before statements that drop, overwrite or remove.")
+    ] = False,
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
     """Run SQL statements, or start a shell.
 
-    Without files and --execute, statements are read from standard input; at a terminal, a shell starts.
+    Without files and --execute, statements are read from standard input; at a terminal, a shell starts. If input and
+    output are a terminal, merganser asks before statements that drop, overwrite or remove.
     """
+    from merganser.cli.sql_ask import agreed, at_terminal
     from merganser.cli.sql_output import Output
 
     def opened() -> Any:
@@ -67,18 +72,26 @@ def sql(
         raise InvalidInputError(
             f"cannot write '{output}': its name does not say in which form. Add --format csv, json or parquet."
         )
-    if not files and not execute and sys.stdin.isatty() and sys.stdout.isatty():
+    if not files and not execute and at_terminal():
         from merganser.cli.sql_shell import Shell
 
-        Shell(opened, Output(form, output, shown), values, database=database or "default").run()
+        Shell(opened, Output(form, output, shown), values, None if yes else input, database or "default").run()
         return
     if form == "parquet" and output is None and sys.stdout.isatty():
         raise InvalidInputError("parquet is not for a terminal. Name a file with --output FILE, or pipe it somewhere.")
     texts = [*(_text(path) for path in files or ()), *(execute or ())]
-    _run(opened(), texts or [sys.stdin.read()], values, Output(form, output, shown))
+    session = opened()
+
+    def allowed(statement: Any) -> bool:
+        if not agreed(session, statement):
+            raise typer.Exit(1)
+        return True
+
+    before = allowed if at_terminal() and not yes else None
+    _run(session, texts or [sys.stdin.read()], values, Output(form, output, shown), before)
 
 
-def _run(session: Any, texts: list[str], values: dict[str, str], output: Any) -> None:
+def _run(session: Any, texts: list[str], values: dict[str, str], output: Any, before: Any) -> None:
     """Run texts; all are parsed before the first one runs."""
     from merganser.cli.sql_stop import stoppable
     from merganser.sql.parse import parse
@@ -89,7 +102,7 @@ def _run(session: Any, texts: list[str], values: dict[str, str], output: Any) ->
     with stoppable(session.cancel) as stopped:
         try:
             for text in texts:
-                for result in session.results(text, values):
+                for result in session.results(text, values, before=before):
                     if output.form == "table":
                         output.show(result)
         except Exception:

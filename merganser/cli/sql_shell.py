@@ -21,9 +21,10 @@ from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from merganser.cli.arguments import format_of_path
+from merganser.cli.sql_ask import agreed
 from merganser.cli.sql_output import Output
 from merganser.cli.sql_stop import stoppable
-from merganser.cli.sql_text import bare, is_complete
+from merganser.cli.sql_text import is_complete
 from merganser.errors import MerganserError
 from merganser.sql.forms import FORMS
 
@@ -36,7 +37,6 @@ _HELP: Final = """\
 \\o FILE       write the rows of the next query to a .csv, .json or .parquet file
 \\? \\q         help, quit
 A statement ends with a semicolon. Tab completes, Ctrl-C clears the line or stops the statement."""
-_DROPS: Final = ("DROP", "TRUNCATE")
 _WORD: Final = re.compile(r"[\w$]*\Z")
 _NAMED: Final = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE)\s+([\w.$]+)", re.IGNORECASE)
 _TABLE_BEFORE: Final = re.compile(
@@ -75,7 +75,7 @@ class Shell:
         opened: returns the session; called once, in a thread.
         output: where results go.
         parameters: values of `:name`.
-        ask: shows a question, and returns the answer.
+        ask: shows a question, and returns the answer; None: nothing is asked.
         database: shown in the prompt until the session is loaded.
     """
 
@@ -84,7 +84,7 @@ class Shell:
         opened: Callable[[], Any],
         output: Output,
         parameters: dict[str, str],
-        ask: Callable[[str], str] = input,
+        ask: Callable[[str], str] | None = input,
         database: str = "default",
     ) -> None:
         self.output, self.parameters, self._ask, self._first = output, parameters, ask, database
@@ -153,7 +153,7 @@ class Shell:
         session, begun = self.session, time.perf_counter()
         with stoppable(session.cancel) as stopped:
             try:
-                for result in session.results(text, self.parameters, before=self._agreed):
+                for result in session.results(text, self.parameters, before=self._before):
                     self.output.show(result)
                     if result.has_rows and self.output.path is not None:
                         self.output.form, self.output.path = "table", None
@@ -165,32 +165,8 @@ class Shell:
                     "has it."
                 )
 
-    def _agreed(self, statement: Any) -> bool:
-        """Ask before a statement that drops or overwrites."""
-        words = bare(statement.text).upper().split()
-        overwrites = words[:2] == ["INSERT", "OVERWRITE"]
-        drops = words[:1] and (words[0] in _DROPS or (words[0] == "ALTER" and "DROP" in words))
-        every = words[:2] == ["DELETE", "FROM"] and "WHERE" not in words
-        if not (overwrites or drops or every):
-            return True
-        does = (
-            "replaces rows"
-            if overwrites
-            else "removes rows"
-            if every or words[0] == "TRUNCATE"
-            else "drops all or a part"
-        )
-        print(f"{' '.join(statement.text.split())[:100]}\n{does}{self._size(statement)}.")
-        return self._ask("Run it? [y/N] ").strip().lower() in ("y", "yes")
-
-    def _size(self, statement: Any) -> str:
-        try:
-            table = self.session.state.handle(statement.name)
-            snapshot = table.latest_snapshot()
-            rows = 0 if snapshot is None else snapshot.total_record_count
-        except (MerganserError, AttributeError):
-            return ""
-        return f" of {table.name}, which has {rows:,} stored rows"
+    def _before(self, statement: Any) -> bool:
+        return self._ask is None or agreed(self._session, statement, self._ask)
 
     def _shortcut(self, text: str) -> bool:
         name, _, given = text.lstrip("\\").partition(" ")

@@ -45,6 +45,17 @@ def call(state: State, engine: Engine, statement: s.Call) -> Result:
         NotFoundError: there is no such procedure; with the nearest name.
         InvalidInputError: an argument is missing, unknown, or of another type.
     """
+    _, procedure, given = asked(state, statement)
+    return procedure.run(state, engine, given)
+
+
+def asked(state: State, statement: s.Call) -> tuple[str, Procedure, Given]:
+    """Return the name, the procedure and the arguments of a call.
+
+    Raises:
+        NotFoundError: there is no such procedure; with the nearest name.
+        InvalidInputError: an argument is missing or unknown.
+    """
     name = statement.procedure
     if len(name) > 2 and name[0] != state.catalog_name:
         raise NotFoundError(f"there is no catalog '{name[0]}'. This session has '{state.catalog_name}'.")
@@ -55,7 +66,7 @@ def call(state: State, engine: Engine, statement: s.Call) -> Result:
         raise NotFoundError(
             f"there is no procedure 'sys.{name[-1]}'. {did_you_mean(name[-1].lower(), list(PROCEDURES))}"
         )
-    return procedure.run(state, engine, _arguments(name[-1], procedure, statement))
+    return name[-1].lower(), procedure, _arguments(name[-1], procedure, statement)
 
 
 def _arguments(name: str, procedure: Procedure, statement: s.Call) -> dict[str, Any]:
@@ -85,7 +96,13 @@ def _arguments(name: str, procedure: Procedure, statement: s.Call) -> dict[str, 
 # values of arguments
 
 
-def _table(state: State, given: Given) -> Table:
+def table_named(state: State, given: Given) -> Table:
+    """Return the table of the argument `table`.
+
+    Raises:
+        NotFoundError: there is no such table.
+        InvalidInputError: the argument is no text, or names a system table.
+    """
     text = given["table"]
     if not isinstance(text, str):
         raise InvalidInputError(f"table is {a_type(text)}. Give its name as text.")
@@ -159,7 +176,7 @@ def _done(value: Any = True) -> Result:
 
 
 def _compact(state: State, engine: Engine, given: Given) -> Result:
-    table = _table(state, given)
+    table = table_named(state, given)
     columns = [part.strip() for part in str(given.get("order_by", "")).split(",") if part.strip()]
     curve = str(given.get("order_strategy", "none" if not columns else "order")).lower()
     if curve == "none" and columns:
@@ -182,15 +199,16 @@ def _with(result: Result, snapshot: Any) -> Result:
 
 
 def _expire_snapshots(state: State, engine: Engine, given: Given) -> Result:
-    expired = _table(state, given).expire(
+    expired = table_named(state, given).expire(
         retain_max=_whole(given, "retain_max"), retain_min=_whole(given, "retain_min"),
         older_than=_time(state, given, "older_than"), max_deletes=_whole(given, "max_deletes"),
+        dry_run=_flag(given, "dry_run", False),
     )  # fmt: skip
     return rows_of(["deleted_snapshots_count"], [[len(expired)]], [pa.int32()])
 
 
 def _expire_partitions(state: State, engine: Engine, given: Given) -> Result:
-    table = _table(state, given)
+    table = table_named(state, given)
     options = {
         option: str(given[key])
         for key, option in (
@@ -202,20 +220,22 @@ def _expire_partitions(state: State, engine: Engine, given: Given) -> Result:
         )
         if key in given
     }
-    expired = (table.with_options(options) if options else table).expire_partitions()
+    expired = (table.with_options(options) if options else table).expire_partitions(
+        dry_run=_flag(given, "dry_run", False)
+    )
     texts = [", ".join(f"{key}={value}" for key, value in spec.items()) for spec in expired]
     return rows_of(["expired_partitions"], [[text] for text in texts or ["No expired partitions."]])
 
 
 def _create_tag(state: State, engine: Engine, given: Given) -> Result:
-    _table(state, given).tags.create(
+    table_named(state, given).tags.create(
         given["tag"], snapshot=_whole(given, "snapshot"), retain=given.get("time_retained")
     )
     return _done()
 
 
 def _create_tag_from_timestamp(state: State, engine: Engine, given: Given) -> Result:
-    table = _table(state, given)
+    table = table_named(state, given)
     snapshot = table.looked_at(timestamp=_time(state, given, "timestamp"))
     table.tags.create(
         given["tag"], snapshot=None if snapshot is None else snapshot.id, retain=given.get("time_retained")
@@ -224,66 +244,72 @@ def _create_tag_from_timestamp(state: State, engine: Engine, given: Given) -> Re
 
 
 def _replace_tag(state: State, engine: Engine, given: Given) -> Result:
-    table = _table(state, given)
+    table = table_named(state, given)
     table.tags.replace(given["tag"], snapshot=_whole(given, "snapshot"), retain=given.get("time_retained"))
     return _done()
 
 
 def _rename_tag(state: State, engine: Engine, given: Given) -> Result:
-    _table(state, given).tags.rename(given["tag"], given["target_tag"])
+    table_named(state, given).tags.rename(given["tag"], given["target_tag"])
     return _done()
 
 
 def _delete_tag(state: State, engine: Engine, given: Given) -> Result:
-    table = _table(state, given)
+    table = table_named(state, given)
     for tag in str(given["tag"]).split(","):
         table.tags.drop(tag.strip())
     return _done()
 
 
-def _rollback(state: State, engine: Engine, given: Given) -> Result:
-    table = _table(state, given)
+def rollback_target(state: State, given: Given) -> tuple[Mapping[str, Any], int]:
+    """Return the arguments of `Table.rollback`, and the id of the snapshot that they name.
+
+    Raises:
+        InvalidInputError: no snapshot and no tag is given.
+        NotFoundError: there is no such tag, or the table has no snapshot.
+    """
+    table, time = table_named(state, given), _time(state, given, "timestamp")
+    if time is not None:
+        found = table.looked_at(timestamp=time)
+        if found is None:
+            raise NotFoundError(f"cannot roll back '{table.name}': it has no snapshot.")
+        return {"snapshot": found.id}, found.id
     target = given.get("snapshot", given.get("tag"))
     if target is None:
         raise InvalidInputError("cannot call sys.rollback: give a snapshot or a tag to go back to.")
-    names = {tag.name for tag in table.tags.list()}
-    if str(target) in names:
-        snapshot = table.rollback(tag=str(target))
-    elif str(target).strip().isdigit():
-        snapshot = table.rollback(snapshot=int(target))
-    else:
-        near = did_you_mean(str(target), sorted(names)) if names else "The table has no tags."
-        raise NotFoundError(f"cannot roll back '{table.name}': there is no tag '{target}'. {near}")
-    return _with(_done(), snapshot)
+    tags = {tag.name: tag.snapshot.id for tag in table.tags.list()}
+    if str(target) in tags:
+        return {"tag": str(target)}, tags[str(target)]
+    if str(target).strip().isdigit():
+        return {"snapshot": int(target)}, int(target)
+    near = did_you_mean(str(target), sorted(tags)) if tags else "The table has no tags."
+    raise NotFoundError(f"cannot roll back '{table.name}': there is no tag '{target}'. {near}")
 
 
-def _rollback_to_timestamp(state: State, engine: Engine, given: Given) -> Result:
-    table = _table(state, given)
-    found = table.looked_at(timestamp=_time(state, given, "timestamp"))
-    if found is None:
-        raise NotFoundError(f"cannot roll back '{table.name}': it has no snapshot.")
-    return _with(_done(), table.rollback(snapshot=found.id))
+def _rollback(state: State, engine: Engine, given: Given) -> Result:
+    how, _ = rollback_target(state, given)
+    return _with(_done(), table_named(state, given).rollback(**how))
 
 
 def _create_branch(state: State, engine: Engine, given: Given) -> Result:
     tag = given.get("tag")
-    _table(state, given).branches.create(given["branch"], **({} if tag is None else {"tag": tag}))
+    table_named(state, given).branches.create(given["branch"], **({} if tag is None else {"tag": tag}))
     return _done()
 
 
 def _delete_branch(state: State, engine: Engine, given: Given) -> Result:
-    table = _table(state, given)
+    table = table_named(state, given)
     for branch in str(given["branch"]).split(","):
         table.branches.drop(branch.strip())
     return _done()
 
 
 def _fast_forward(state: State, engine: Engine, given: Given) -> Result:
-    return _with(_done(), _table(state, given).branches.fast_forward(given["branch"]))
+    return _with(_done(), table_named(state, given).branches.fast_forward(given["branch"]))
 
 
 def _rescale(state: State, engine: Engine, given: Given) -> Result:
-    table = _table(state, given)
+    table = table_named(state, given)
     buckets = _whole(given, "bucket_num")
     if buckets is None:
         text = str(table.options.get("bucket", "-1"))
@@ -296,7 +322,7 @@ def _remove_orphan_files(state: State, engine: Engine, given: Given) -> Result:
     if names.endswith(".*"):
         tables = [state.table((names[:-2], name)) for name in state.catalog.list_tables(names[:-2])]
     else:
-        tables = [_table(state, given)]
+        tables = [table_named(state, given)]
     dry_run, older = _flag(given, "dry_run", False), _time(state, given, "older_than")
     count = size = 0
     for table in tables:
@@ -314,7 +340,7 @@ def _size(table: Table, path: str) -> int:
 
 
 def _reset_consumer(state: State, engine: Engine, given: Given) -> Result:
-    consumers = _table(state, given).consumers
+    consumers = table_named(state, given).consumers
     following = _whole(given, "next_snapshot")
     if following is None:
         consumers.drop(given["consumer_id"])
@@ -324,19 +350,19 @@ def _reset_consumer(state: State, engine: Engine, given: Given) -> Result:
 
 
 def _clear_consumers(state: State, engine: Engine, given: Given) -> Result:
-    consumers = _table(state, given).consumers
+    consumers = table_named(state, given).consumers
     for consumer in consumers.list():
         consumers.drop(consumer.id)
     return _done()
 
 
 def _repair(state: State, engine: Engine, given: Given) -> Result:
-    _table(state, given).repair()
+    table_named(state, given).repair()
     return _done()
 
 
 def _erase(state: State, engine: Engine, given: Given) -> Result:
-    report = _table(state, given).erase(
+    report = table_named(state, given).erase(
         given["where"], everywhere=_flag(given, "everywhere", False), timezone=state.zone
     )
     return rows_of(["is_complete", "report"], [[report.is_complete, str(report)]], [pa.bool_(), pa.string()])
@@ -357,17 +383,17 @@ def _migrate(state: State, engine: Engine, given: Given) -> Result:
 
 def _enable_stream(state: State, engine: Engine, given: Given) -> Result:
     how = {"retention": given["retention"]} if "retention" in given else {}
-    _table(state, given).enable_stream(**how)
+    table_named(state, given).enable_stream(**how)
     return _done()
 
 
 def _disable_stream(state: State, engine: Engine, given: Given) -> Result:
-    _table(state, given).disable_stream()
+    table_named(state, given).disable_stream()
     return _done()
 
 
 def _check(state: State, engine: Engine, given: Given) -> Result:
-    findings = _table(state, given).check(quick=_flag(given, "quick", False))
+    findings = table_named(state, given).check(quick=_flag(given, "quick", False))
     return rows_of(["code", "path", "problem"], [[finding.code, finding.path, finding.problem] for finding in findings])
 
 
@@ -381,10 +407,10 @@ PROCEDURES: Final[dict[str, Procedure]] = {
         "compact the table, or some partitions of it, in full",
     ),
     "expire_snapshots": _of(
-        "table retain_max retain_min older_than max_deletes", 1, _expire_snapshots, "remove old snapshots"
+        "table retain_max retain_min older_than max_deletes dry_run", 1, _expire_snapshots, "remove old snapshots"
     ),
     "expire_partitions": _of(
-        "table expiration_time timestamp_formatter timestamp_pattern expire_strategy max_expires", 1,
+        "table expiration_time timestamp_formatter timestamp_pattern expire_strategy max_expires dry_run", 1,
         _expire_partitions, "drop partitions that are older than a time",
     ),
     "create_tag": _of("table tag snapshot time_retained", 2, _create_tag, "name a snapshot", snapshot_id="snapshot"),
@@ -404,7 +430,7 @@ PROCEDURES: Final[dict[str, Procedure]] = {
     "rollback_to": _of(
         "table snapshot tag", 1, _rollback, "go back to a snapshot or a tag", snapshot_id="snapshot", version="snapshot"
     ),
-    "rollback_to_timestamp": _of("table timestamp", 2, _rollback_to_timestamp, "go back to the snapshot of a time"),
+    "rollback_to_timestamp": _of("table timestamp", 2, _rollback, "go back to the snapshot of a time"),
     "create_branch": _of("table branch tag", 2, _create_branch, "create a branch, empty or from a tag"),
     "delete_branch": _of("table branch", 2, _delete_branch, "remove branches"),
     "fast_forward": _of("table branch", 2, _fast_forward, "let the table go on from a branch"),

@@ -74,33 +74,102 @@ def test_names_are_completed(shell: Shell) -> None:
 
 def test_a_drop_is_not_run_unless_the_person_agrees(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
     assert shell.do("DROP TABLE orders;")
-    assert "drops all or a part of shop.orders, which has" in capsys.readouterr().out.replace("\n", " ")
+    out = capsys.readouterr().out
+    assert "Drops the table shop.orders: " in out
+    assert "Stopped before this statement." in out
     shell.do(r"\dt")
     assert "orders" in capsys.readouterr().out
 
 
-def test_the_shell_runs_statements_and_leaves(tmp_path: Path) -> None:
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(tmp_path)
-        os.environ.update(PROMPT_TOOLKIT_NO_CPR="1", XDG_STATE_HOME=str(tmp_path), TERM="xterm")
-        os.execv(sys.executable, [sys.executable, "-m", "merganser", "sql"])
+class Terminal:
+    """`merganser` in a pseudo terminal."""
 
-    def until(text: bytes) -> bytes:
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        self._pid, self._terminal = pty.fork()
+        if self._pid == 0:
+            os.chdir(directory)
+            os.environ.update(PROMPT_TOOLKIT_NO_CPR="1", XDG_STATE_HOME=str(directory), TERM="xterm")
+            os.execv(sys.executable, [sys.executable, "-m", "merganser", *arguments])
+
+    def type(self, text: str) -> None:
+        os.write(self._terminal, text.encode())
+
+    def until(self, text: str) -> str:
+        """Return what is printed up to a text."""
         seen, end = b"", time.monotonic() + 60
-        while text not in seen and time.monotonic() < end:
-            if select.select([terminal], [], [], 1)[0]:
-                seen += os.read(terminal, 65536)
-        assert text in seen
-        return seen
+        while text.encode() not in seen and time.monotonic() < end:
+            if select.select([self._terminal], [], [], 1)[0]:
+                try:
+                    seen += os.read(self._terminal, 65536)
+                except OSError:  # it has ended
+                    break
+        found = seen.decode()
+        assert text in found
+        return found
 
-    until(b"default>")
-    os.write(terminal, b"SELECT 41 + 1 AS\rn;\r")
-    until(b"1 row, ")
-    os.write(terminal, b"\\q\r")
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    os.close(terminal)
+    def ended(self) -> int:
+        """Wait for the end, and return the exit code."""
+        code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        os.close(self._terminal)
+        return code
+
+
+def test_the_shell_runs_statements_and_leaves(tmp_path: Path) -> None:
+    shell = Terminal(tmp_path, "sql")
+    shell.until("default>")
+    shell.type("SELECT 41 + 1 AS\rn;\r")
+    shell.until("1 row, ")
+    shell.type("\\q\r")
+    assert shell.ended() == 0
     assert "41 + 1" in (tmp_path / "merganser" / "sql_history").read_text()
+
+
+_LONG = "SELECT count(*) FROM orders a, " + ", ".join(f"orders {name}" for name in "bcdefghijklmnopqrstuvwxyz")
+"""A statement that counts 3 ** 26 rows."""
+
+
+def test_ctrl_c_stops_the_statement_and_not_the_shell(orders: Any, tmp_path: Path) -> None:
+    orders.write([{"id": 4, "dt": "a", "note": None, "tags": None}])
+    shell = Terminal(tmp_path, "sql", "-d", "shop")
+    shell.until("shop>")
+    shell.type(f"SELECT 1; {_LONG};\r")  # the row of the first one says that the second one begins
+    shell.until("1 row, ")
+    shell.type("\x03")
+    assert "stopped after" in shell.until("shop>")
+    shell.type("SELECT 41 + 1 AS n;\r")
+    assert "42" in shell.until("1 row, ")
+    shell.type("\\q\r")
+    assert shell.ended() == 0
+
+
+def test_ctrl_c_ends_a_command(orders: Any, tmp_path: Path) -> None:
+    orders.write([{"id": 4, "dt": "a", "note": None, "tags": None}])
+    command = Terminal(tmp_path, "sql", "-d", "shop", "-e", f"SELECT 1; {_LONG}")
+    command.until("1 row, ")
+    command.type("\x03")
+    assert command.ended() == 130
+
+
+def test_a_command_asks_at_a_terminal_before_it_drops(orders: Any, tmp_path: Path) -> None:
+    drop = ("sql", "-d", "shop", "-e", "SELECT 1; DROP TABLE orders; SELECT 2")
+    command = Terminal(tmp_path, *drop)
+    assert "Drops the table shop.orders: 5 stored rows, 2 snapshots." in command.until("[y/N] ")
+    command.type("n\r")
+    assert "2 \r\n" not in command.until("Stopped before this statement.")
+    assert command.ended() == 1
+    assert len(orders.read().to_pylist()) == 2
+    agreed = Terminal(tmp_path, *drop)
+    agreed.until("[y/N] ")
+    agreed.type("y\r")
+    agreed.until("done, ")
+    assert agreed.ended() == 0
+
+
+def test_a_command_does_not_ask_with_yes_and_where_nobody_answers(orders: Any, run: Run, tmp_path: Path) -> None:
+    command = Terminal(tmp_path, "sql", "--yes", "-d", "shop", "-e", "DELETE FROM orders")
+    assert "[y/N]" not in command.until("snapshot 3, ")
+    assert command.ended() == 0
+    assert run("sql", "-e", "DROP TABLE shop.orders").out.startswith("done, ")
 
 
 def test_a_plan_is_printed_line_by_line(run: Run) -> None:
