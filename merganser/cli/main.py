@@ -47,6 +47,7 @@ _IN_PYTHON: Final = (
     (r"table\.repair\(\)", "`merganser repair`"),
     (r"\bhow='(\w+)'", r"--how \1"),
     (r"types=\{'([^']*)': '([^']*)'\}", r"--type '\1=\2'"),
+    (r"[Pp]ass parameters=\{'(\w+)': \.\.\.\}", r"pass --parameter \1=VALUE"),
     (r"name the columns that you give", "name those that the files have with --columns"),
 )
 """Advice for Python callers in error messages, and the same advice for the command line."""

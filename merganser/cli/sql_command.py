@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +24,12 @@ def sql(
     ] = None,
     parameter: Annotated[
         list[str] | None,
-        typer.Option("--parameter", "-p", metavar="NAME=VALUE", help="Text for :NAME in statements. Repeatable."),
+        typer.Option(
+            "--parameter",
+            "-p",
+            metavar="NAME[:TYPE]=VALUE",
+            help="Value of :NAME in statements: text, or a value of an SQL type, such as n:INT=5. Repeatable.",
+        ),
     ] = None,
     database: Annotated[
         str | None, typer.Option("--database", "-d", metavar="NAME", help="Database of names without one.")
@@ -66,7 +72,7 @@ def sql(
             session.execute(f"USE `{database.replace('`', '``')}`")
         return session
 
-    values = dict(pairs(parameter, "--parameter"))
+    values = _values(pairs(parameter, "--parameter"))
     form = format.value if format else (format_of_path(output) if output else None) or "table"
     if output is not None and form == "table":
         raise InvalidInputError(
@@ -91,7 +97,26 @@ def sql(
     _run(session, texts or [sys.stdin.read()], values, Output(form, output, shown), before)
 
 
-def _run(session: Any, texts: list[str], values: dict[str, str], output: Any, before: Any) -> None:
+def _values(texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of parameters: text, or with a type behind the name what the text means in that type."""
+    if not any(":" in name for name in texts):
+        return dict(texts)
+    from merganser.schema.literals import value_of_text
+    from merganser.schema.types_text import parse_type
+
+    found: dict[str, Any] = {}
+    for named, text in texts.items():
+        name, _, kind = named.partition(":")
+        try:
+            found[name] = value_of_text(text, parse_type(kind)).as_py() if kind else text
+        except InvalidInputError as error:
+            raise typer.BadParameter(str(error), param_hint="--parameter") from error
+        except ValueError as error:
+            raise typer.BadParameter(f"'{text}' is not a value of type {kind}.", param_hint="--parameter") from error
+    return found
+
+
+def _run(session: Any, texts: list[str], values: dict[str, Any], output: Any, before: Any) -> None:
     """Run texts; all are parsed before the first one runs."""
     from merganser.cli.sql_stop import stoppable
     from merganser.sql.parse import parse

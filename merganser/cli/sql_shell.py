@@ -7,7 +7,6 @@ is typed.
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -22,11 +21,11 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from merganser.cli.arguments import format_of_path
 from merganser.cli.sql_ask import agreed
+from merganser.cli.sql_complete import completions
 from merganser.cli.sql_output import Output
 from merganser.cli.sql_stop import stoppable
 from merganser.cli.sql_text import is_complete
 from merganser.errors import MerganserError
-from merganser.sql.forms import FORMS
 
 _HELP: Final = """\
 \\l            list the databases
@@ -37,35 +36,6 @@ _HELP: Final = """\
 \\o FILE       write the rows of the next query to a .csv, .json or .parquet file
 \\? \\q         help, quit
 A statement ends with a semicolon. Tab completes, Ctrl-C clears the line or stops the statement."""
-_WORD: Final = re.compile(r"[\w$]*\Z")
-_NAMED: Final = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE)\s+([\w.$]+)", re.IGNORECASE)
-_TABLE_BEFORE: Final = re.compile(
-    r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE|DESCRIBE|EXISTS)\s+(\w+\.)?[\w$]*\Z", re.IGNORECASE
-)
-_DATABASE_BEFORE: Final = re.compile(r"\b(?:USE|DATABASE|IN)\s+\w*\Z|\\(?:c|dt)\s+\w*\Z", re.IGNORECASE)
-KEYWORDS: Final = sorted(
-    {word for form in FORMS for word in re.findall(r"\b[A-Z]{2,}\b", form.syntax)}
-    | {
-        "SELECT",
-        "FROM",
-        "WHERE",
-        "GROUP",
-        "BY",
-        "HAVING",
-        "ORDER",
-        "LIMIT",
-        "JOIN",
-        "LEFT",
-        "RIGHT",
-        "FULL",
-        "CROSS",
-        "ON",
-        "AND",
-        "OR",
-        "NOT",
-        "NULL",
-    }
-)
 
 
 class Shell:
@@ -83,7 +53,7 @@ class Shell:
         self,
         opened: Callable[[], Any],
         output: Output,
-        parameters: dict[str, str],
+        parameters: dict[str, Any],
         ask: Callable[[str], str] | None = input,
         database: str = "default",
     ) -> None:
@@ -198,42 +168,6 @@ class Shell:
         return True
 
 
-def completions(before: str, session: Any) -> tuple[str, list[str]]:
-    """Return the word before the cursor, and the words that may stand for it.
-
-    Args:
-        session: None while it is not loaded: only keywords are known.
-    """
-    found = _WORD.search(before)
-    word = found[0] if found else ""
-    names: list[str] = []
-    if session is not None:
-        try:
-            names = _names(before, session)
-        except MerganserError:
-            names = []
-    keywords = [k.lower() if word.islower() else k for k in KEYWORDS]
-    known = names if _TABLE_BEFORE.search(before) or _DATABASE_BEFORE.search(before) else [*names, *keywords]
-    return word, [name for name in known if name.lower().startswith(word.lower())]
-
-
-def _names(before: str, session: Any) -> list[str]:
-    from merganser.options.registry import ALL_OPTIONS
-    from merganser.sql.sources import fields_of
-
-    catalog, state = session.state.catalog, session.state
-    if before.count("'") % 2:
-        return [option.key for option in ALL_OPTIONS]
-    if _DATABASE_BEFORE.search(before):
-        return list(catalog.list_databases())
-    if (table := _TABLE_BEFORE.search(before)) is not None:
-        return list(catalog.list_tables((table[1] or state.database).rstrip(".")))
-    columns: list[str] = []
-    for name in _NAMED.findall(before):
-        columns += [field.name for field in fields_of(state.handle(tuple(name.split("."))), {})]
-    return columns
-
-
 class _Completer(Completer):
     """Completion of prompt_toolkit."""
 
@@ -241,7 +175,7 @@ class _Completer(Completer):
         self._shell = shell
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        word, found = completions(document.text_before_cursor, self._shell.loaded)
+        word, found = completions(document.text_before_cursor, self._shell.loaded, document.text_after_cursor)
         for name in found:
             yield Completion(name, -len(word))
 

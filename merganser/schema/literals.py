@@ -25,14 +25,25 @@ def default_value(field: t.Field) -> pa.Scalar:
     """
     text = field.default or ""
     try:
-        value = _literal(text, field.type)
-    except (ValueError, pa.ArrowNotImplementedError):  # ArrowInvalid is a ValueError
+        return value_of_text(text, field.type)
+    except ValueError:
         raise InvalidInputError(
             f"cannot use '{text}' as the default of column '{field.name}': it is not a literal of type {field.type}.",
             column=field.name,
             value=text,
         ) from None
-    return value[0]
+
+
+def value_of_text(text: str, kind: t.DataType) -> pa.Scalar:
+    """Return what a text means as a value of a type, as a scalar of its Arrow type.
+
+    Raises:
+        ValueError: the text is not a literal of the type.
+    """
+    try:
+        return _literal(text, kind)[0]
+    except pa.ArrowNotImplementedError as error:
+        raise ValueError(str(error)) from error
 
 
 def repeated(value: pa.Scalar, count: int) -> pa.Array:

@@ -21,7 +21,7 @@ TIMEOUT: Final = "sql.timeout"
 MAX_ROWS: Final = "sql.max-rows"
 NEW_TABLES: Final = "table-storage."
 READS: Final = "spark.paimon."
-_KNOWN: Final = (RUNTIME_MODE, TIME_ZONE, TIMEOUT, MAX_ROWS, "checkpoint")
+SESSION_OPTIONS: Final = (RUNTIME_MODE, TIME_ZONE, TIMEOUT, MAX_ROWS, "checkpoint")
 
 
 class CatalogLike(Protocol):
@@ -59,10 +59,17 @@ class State:
         """
         if key == "time.zone" or key in ("spark.sql.session.timeZone", "table.local-time-zone"):
             key = TIME_ZONE
-        if not (key in _KNOWN or key.startswith((NEW_TABLES, READS)) or "." in key):
-            raise InvalidInputError(f"cannot set '{key}': a session has no such option. {did_you_mean(key, _KNOWN)}")
-        near = closest(key, _KNOWN)
-        if key not in _KNOWN and not key.startswith((NEW_TABLES, READS)) and near and key.split(".")[0] in near:
+        if not (key in SESSION_OPTIONS or key.startswith((NEW_TABLES, READS)) or "." in key):
+            raise InvalidInputError(
+                f"cannot set '{key}': a session has no such option. {did_you_mean(key, SESSION_OPTIONS)}"
+            )
+        near = closest(key, SESSION_OPTIONS)
+        if (
+            key not in SESSION_OPTIONS
+            and not key.startswith((NEW_TABLES, READS))
+            and near
+            and key.split(".")[0] in near
+        ):
             raise InvalidInputError(f"cannot set '{key}': a session has no such option. Did you mean '{near}'?")
         if key == RUNTIME_MODE and value.lower() not in ("batch", "streaming"):
             raise InvalidInputError(f"cannot set '{key}' to '{value}'. Give batch or streaming.")

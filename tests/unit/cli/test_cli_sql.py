@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -13,8 +14,9 @@ from typing import Any
 import pytest
 
 from merganser.cli import render
+from merganser.cli.sql_complete import completions
 from merganser.cli.sql_output import Output
-from merganser.cli.sql_shell import Shell, completions
+from merganser.cli.sql_shell import Shell
 from merganser.cli.sql_text import is_complete
 
 from .conftest import Run
@@ -34,6 +36,24 @@ def test_the_last_rows_are_written_as_asked(run: Run, tmp_path: Path) -> None:
     assert done.out == '"who"\n"it\'s"\n'
     assert run("sql", "-e", "SELECT 1 AS a", "--output", "a.json").code == 0
     assert (tmp_path / "a.json").read_text() == '{"a":1}\n'
+
+
+def test_parameters_have_types(run: Run) -> None:
+    given = ("n:INT=5", "day:DATE=2026-01-31", "price:DECIMAL(10,2)=1.50", "ids:ARRAY<INT>=[1, 2]", "text=5")
+    names = [name.partition("=")[0].partition(":")[0] for name in given]
+    query = f"SELECT {', '.join(f':{name} AS {name}' for name in names)}, :n + 1 AS m, date_add(:day, 1) AS next"
+    done = run("sql", *(part for name in given for part in ("-p", name)), "-f", "json", "-e", query)
+    assert json.loads(done.out) == {
+        "n": 5, "day": "2026-01-31", "price": "1.50", "ids": [1, 2], "text": "5", "m": 6, "next": "2026-02-01",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", ["n:INT=five", "n:INTT=5", "n:TINYINT=300", "day:DATE=2026-02-30"])
+def test_a_parameter_that_is_no_value_of_its_type_is_refused(run: Run, wrong: str) -> None:
+    done = run("sql", "-p", wrong, "-e", "CREATE DATABASE shop")
+    assert done.code == 2
+    assert wrong.partition("=")[2] in done.err or "INTT" in done.err
+    assert run("databases").out == ""
 
 
 def test_a_syntax_error_runs_nothing(run: Run, tmp_path: Path) -> None:
@@ -64,12 +84,59 @@ def shell(orders: Any, tmp_path: Path) -> Shell:
     return Shell(lambda: session, Output(), {}, ask=lambda question: "n")
 
 
-def test_names_are_completed(shell: Shell) -> None:
-    session = shell.session
-    assert completions("SELECT * FROM or", session) == ("or", ["orders"])
-    assert "note" in completions("SELECT * FROM orders WHERE no", session)[1]
-    assert completions("USE sh", session)[1] == ["shop"]
-    assert "select" in completions("sel", None)[1]
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("SELECT * FROM or", "orders"),
+        ("SELECT * FROM ", "shop."),
+        ("SELECT * FROM shop.", "orders"),
+        ("SELECT * FROM orders, or", "orders"),
+        ("SELECT * FROM orders$sn", "orders$snapshots"),
+        ("SELECT * FROM orders$branch_", "orders$branch_work"),
+        ("SELECT * FROM orders WHERE no", "note"),
+        ("SELECT o.no| FROM orders o", "note"),
+        ("SELECT no| FROM orders o JOIN orders p", "note"),
+        ("UPDATE orders SET no", "note"),
+        ("DESC or", "orders"),
+        ("SHOW PARTITIONS or", "orders"),
+        ("SELECT 1; SELECT * FROM or", "orders"),
+        ("SELECT coal", "coalesce("),
+        ("USE sh", "shop"),
+        ("SHOW TABLES IN sh", "shop"),
+        ("CALL sys.expire_s", "expire_snapshots"),
+        ("CALL comp", "compact"),
+        ("CALL sys.compact(ta", "table => "),
+        ("CALL sys.compact('or", "orders"),
+        ("CALL sys.compact(table => 'shop.", "shop.orders"),
+        ("CALL sys.delete_branch('orders', '", "work"),
+        ("SET execution", "execution.runtime-mode"),
+        ("CREATE TABLE t (id INT) WITH ('buck", "bucket"),
+        ("CREATE TABLE t (id INT) WITH (", "'bucket' = "),
+        ("CREATE TABLE t (id INT) WITH ('merge-engine' = 'par", "partial-update"),
+        ("ALTER TABLE orders SET ('snapshot.num", "snapshot.num-retained.max"),
+        ("SELECT * FROM orders /*+ OPTIONS('scan.sn", "scan.snapshot-id"),
+        (r"\d or", "orders"),
+    ],
+)
+def test_names_are_completed(shell: Shell, orders: Any, typed: str, offered: str) -> None:
+    orders.branches.create("work")
+    before, _, after = typed.partition("|")
+    word, found = completions(before, shell.session, after)
+    assert offered in found
+    assert offered.startswith(word)
+    assert all(name.lower().startswith(word.lower()) for name in found)
+
+
+@pytest.mark.parametrize(
+    "typed", ["SELECT 'or", "SELECT * FROM orders WHERE note = 'n", "SELECT * FROM nothing WHERE zz", "CALL sys.none('"]
+)
+def test_nothing_is_offered_where_nothing_is_known(shell: Shell, typed: str) -> None:
+    assert completions(typed, shell.session)[1] == []
+
+
+def test_keywords_are_completed_before_the_session_is_there() -> None:
+    assert completions("sel", None) == ("sel", ["select"])
+    assert completions("SEL", None) == ("SEL", ["SELECT"])
 
 
 def test_a_drop_is_not_run_unless_the_person_agrees(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
