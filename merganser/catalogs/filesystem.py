@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from merganser.catalogs.names import TableName, check_name, parse_table_name
+from merganser.catalogs.names import SYSTEM, TableName, check_name, parse_table_name
+from merganser.catalogs.system import TABLES, catalog_table
 from merganser.changes import Change
 from merganser.errors import (
     AlreadyExistsError,
@@ -34,7 +35,7 @@ from merganser.errors import (
 )
 from merganser.files.index import check_filters
 from merganser.files.layout import check_formats
-from merganser.handle.system_table import SystemTable, TableView, system_handle
+from merganser.handle.system_table import CatalogTable, SystemTable, TableView, system_handle
 from merganser.handle.table import Table, open_table, table_of
 from merganser.ingest.folders import HIVE_NULL
 from merganser.meta.refs import MAIN
@@ -112,6 +113,12 @@ class Catalog:
             AlreadyExistsError: a database with this name exists.
         """
         check_name(name, what="database")
+        if name == SYSTEM:
+            raise InvalidInputError(
+                f"cannot create the database '{name}': it is that of the system tables of the catalog, such as "
+                f"{name}.tables. Choose another name.",
+                database=name,
+            )
         if self._has_database(name):
             if if_not_exists:
                 return
@@ -218,23 +225,28 @@ class Catalog:
                 raise self._not_free(parsed, paths, ["files of a table that another process is moving there"])
         return table_of(made, paths.root, self.env, name=str(parsed))
 
-    def table(self, name: str) -> Table | TableView | SystemTable:
+    def table(self, name: str) -> Table | TableView | SystemTable | CatalogTable:
         """Return a table. A name `database.table$name` returns a branch, a view or a system table of it.
 
         Returns:
-            A `Table` for a name without `$`; a `TableView` for `table$ro`; else a `SystemTable`.
+            A `Table` for a name without `$`; a `TableView` for `table$ro`; else a `SystemTable`. A `CatalogTable` for
+            the system tables of the catalog, such as `sys.tables`.
 
         Raises:
             NotFoundError: the database or the table does not exist.
         """
         parsed = parse_table_name(name)
+        if parsed.database == SYSTEM and not self._has_database(SYSTEM):
+            return catalog_table(self, name.partition(".")[2])
         self._require_database(parsed.database)
         found = self._opened(parsed)
         return found if parsed.system is None else system_handle(found, parsed.system)
 
     def list_tables(self, database: str) -> builtins.list[str]:
-        """Return the names of the tables of a database, in order."""
+        """Return the names of the tables of a database, in order; those of `sys` are system tables of the catalog."""
         check_name(database, what="database")
+        if database == SYSTEM and not self._has_database(SYSTEM):
+            return sorted(TABLES)
         self._require_database(database)
         directory = self._database(database)
         names = [e.name for e in self.env.storage.list(directory) if e.is_directory and not e.name.startswith(".")]
@@ -535,6 +547,9 @@ class Catalog:
             raise self._no_database(name)
 
     def _no_database(self, name: str) -> NotFoundError:
+        if name == SYSTEM:
+            what = "it has the system tables of the catalog only, and cannot be changed"
+            return NotFoundError(f"there is no database '{name}' for tables: {what}.", database=name)
         known = self.list_databases()
         hint = did_you_mean(name, known) if known else f"The warehouse '{self.warehouse}' has none yet."
         return NotFoundError(

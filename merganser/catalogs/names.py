@@ -14,6 +14,10 @@ _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories of invisible characters: controls, formats (may reverse text), halves of surrogate pairs."""
 
 
+SYSTEM: Final = "sys"
+"""The database of the system tables of a catalog. `create_database` refuses this name."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableName:
     """The name of a table, with an optional branch and system table.

@@ -13,7 +13,7 @@ from merganser.cli import render
 from merganser.cli.arguments import format_of_path
 from merganser.cli.output import sink_of, write_rows
 from merganser.errors import InvalidInputError
-from merganser.handle.system_table import SystemTable, TableView
+from merganser.handle.system_table import CatalogTable, SystemTable, TableView
 from merganser.handle.table import Table
 from merganser.ingest.files import rows_of_files
 from merganser.meta.snapshot import Snapshot
@@ -26,7 +26,7 @@ _NUMBERS: Final = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decima
 
 
 def show(
-    table: Table | SystemTable | TableView,
+    table: Table | SystemTable | CatalogTable | TableView,
     *,
     columns: Sequence[str] | None,
     where: str | None,
@@ -59,7 +59,7 @@ def show(
         )
     cut = form == "table" and limit is None
     wanted = shown_max + 1 if cut else limit
-    if isinstance(table, SystemTable):
+    if isinstance(table, SystemTable | CatalogTable):
         if snapshot is not None or tag is not None or timestamp is not None:
             raise InvalidInputError(
                 f"'{table.name}' is a system table, which is read as it is now: leave out --snapshot, --tag and "

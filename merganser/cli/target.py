@@ -13,7 +13,7 @@ from merganser.cli.arguments import pairs
 from merganser.errors import InvalidInputError
 from merganser.expr.names import listed_names
 from merganser.handle import doors
-from merganser.handle.system_table import SystemTable, TableView, system_handle
+from merganser.handle.system_table import CatalogTable, SystemTable, TableView, system_handle
 from merganser.handle.table import Table
 from merganser.storage.tuning import tune_process
 
@@ -27,10 +27,12 @@ def catalog_of(warehouse: str | None, store: Sequence[str] | None) -> Catalog:
     return doors.catalog(warehouse or DEFAULT_WAREHOUSE, pairs(store, "--store"))
 
 
-def target_of(name: str, warehouse: str | None, store: Sequence[str] | None) -> Table | SystemTable | TableView:
+def target_of(
+    name: str, warehouse: str | None, store: Sequence[str] | None
+) -> Table | SystemTable | CatalogTable | TableView:
     """Return the table of a name or path; with `$branch_name` or `$name` behind it, a branch or a system table."""
     if not is_path(name):
-        found: Table | SystemTable | TableView = catalog_of(warehouse, store).table(name)
+        found: Table | SystemTable | CatalogTable | TableView = catalog_of(warehouse, store).table(name)
         return found
     path, dollar, behind = name.partition("$")
     tune_process()
@@ -50,9 +52,8 @@ def table_of(name: str, warehouse: str | None, store: Sequence[str] | None) -> T
     """
     found = target_of(name, warehouse, store)
     if not isinstance(found, Table):
-        raise InvalidInputError(
-            f"'{name}' is a system table, which can only be read. Name the table itself: '{found.base.name}'."
-        )
+        own = "" if found.base is found else f" Name the table itself: '{found.base.name}'."
+        raise InvalidInputError(f"'{name}' is a system table, which can only be read.{own}")
     return found
 
 

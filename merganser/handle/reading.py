@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Self
 
@@ -18,19 +17,18 @@ from merganser.meta.key_change import with_key_of
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.options import read as r
-from merganser.options.registry import arguments_of, check_asked, did_you_mean
+from merganser.options.registry import arguments_of, check_asked
 from merganser.rules.starts import check_scan_options, scan_mode
 from merganser.scan.changes import Changes, changes_of, published
 from merganser.scan.forms import columns_of
 from merganser.scan.increments import increment_of
-from merganser.scan.rows import Rows, StoredRows
+from merganser.scan.rows import Rows, StoredRows, asked_rows, check_asked_rows
 from merganser.scan.scan import Scan, chosen_columns
 from merganser.scan.source import Increment, Published, Source, State
 from merganser.scan.split import What
 from merganser.scan.system_tables import OF_ONE_SNAPSHOT, check_system_name, system_table
 from merganser.scan.time_travel import resolve, source_of
 from merganser.scan.views import VIEWS, checked_columns, view
-from merganser.schema.arrow import fields_from_arrow
 from merganser.schema.table_schema import CHANGE_KIND
 from merganser.stream.follow import TableStream, bounds_of
 
@@ -351,7 +349,7 @@ class ReadVerbs(TableBase):
             )
         if source.snapshot is not None and source.snapshot.schema_id != definition.schema.id:
             definition = definition.with_schema(SchemaStore(definition.paths, self.env).load(source.snapshot.schema_id))
-        _check_limit(limit, self.name)
+        check_asked_rows(self.name, None, limit)
         return Scan(
             definition,
             self.env,
@@ -391,29 +389,13 @@ class ReadVerbs(TableBase):
         if plain in VIEWS:
             return view(plain, self.read(limit=limit), columns, where, setting)
         check_system_name(self.definition, plain)
-        _check_limit(limit, self.name)
-        if isinstance(columns, str):
-            raise InvalidInputError(
-                f"columns must be a list of names, not the text '{columns}'. Write columns=['{columns}']."
-            )
-        if columns is not None and not isinstance(columns, Iterable):
-            raise InvalidInputError(f"columns must be a list of names, not {columns!r:.100}. Write columns=['id'].")
+        check_asked_rows(self.name, columns, limit)
 
         def rows() -> pa.Table:
             chosen = source_of(self.definition.options, self._snapshots) if plain in OF_ONE_SNAPSHOT else None
             snapshot = chosen.snapshot if isinstance(chosen, State) else None
             found = system_table(self.definition, self.env, plain, snapshot)
-            if where is not None:
-                fields = tuple(replace(f, id=i) for i, f in enumerate(fields_from_arrow(found.schema)))
-                predicate = to_predicate(where, fields, setting=setting)
-                found = found if predicate is None else predicate.apply(found)
-            for column in columns or ():
-                if column not in found.column_names:
-                    hint = did_you_mean(str(column), found.column_names)
-                    raise InvalidInputError(f"'{self.name}${plain}' has no column '{column}'. {hint}", column=column)
-            if columns is not None:
-                found = found.select(list(columns))
-            return found if limit is None else found.slice(0, limit)
+            return asked_rows(found, f"{self.name}${plain}", columns, where, limit, setting)
 
         return StoredRows(rows, f"{self.name}${plain}")
 
@@ -425,8 +407,3 @@ class ReadVerbs(TableBase):
     def files(self) -> pa.Table:
         """Return the live data files of the snapshot that `system` describes, one row each, as `$files` has them."""
         return self.system("files").to_arrow()
-
-
-def _check_limit(limit: int | None, table: str) -> None:
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
-        raise InvalidInputError(f"cannot read '{table}': limit must be a number of rows, 0 or more, not {limit!r}.")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
 
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.expr.setting import Setting
@@ -14,10 +16,11 @@ from merganser.options import read as r
 from merganser.options.registry import arguments_of, check_asked
 from merganser.rules.starts import scan_mode
 from merganser.scan.forms import WITH_OFFSETS
-from merganser.scan.rows import Rows
+from merganser.scan.rows import Rows, StoredRows, asked_rows, check_asked_rows
 from merganser.scan.scan import Scan
 from merganser.scan.system_tables import check_system_name
 from merganser.scan.views import VIEWS, form_of, view
+from merganser.storage.env import Env
 from merganser.stream.follow import TableStream
 
 _CHANGES: Final = frozenset(
@@ -33,9 +36,10 @@ class _ReadOnly:
 
         def __getattr__(self, name: str) -> Any:
             if name in _CHANGES:
+                own = f" Use '{self.base.name}'." if self.base is not self else ""
                 raise UnsupportedError(
-                    f"cannot {name.replace('_', ' ')} '{self.name}': it shows what another table holds, and has no "
-                    f"rows of its own. Nothing was written. Use '{self.base.name}'."
+                    f"cannot {name.replace('_', ' ')} '{self.name}': it shows what tables hold, and has no "
+                    f"rows of its own. Nothing was written.{own}"
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -64,6 +68,48 @@ class SystemTable(_ReadOnly):
 
     def __repr__(self) -> str:
         return f"SystemTable({self.name!r})"
+
+
+@dataclass(frozen=True)
+class CatalogTable(_ReadOnly):
+    """One system table of a catalog, such as `sys.tables`.
+
+    Attributes:
+        make: returns all its rows.
+    """
+
+    name: str
+    env: Env
+    make: Callable[[], pa.Table]
+
+    @property
+    def base(self) -> CatalogTable:
+        """Itself: it belongs to no table."""
+        return self
+
+    @property
+    def path(self) -> str:
+        """Its name: it has no directory."""
+        return self.name
+
+    def setting(self, timezone: str, exact_names: bool = False) -> Setting:
+        """Return what SQL text means besides its words; see `Table.setting`."""
+        return Setting(timezone, self.env.now_ms(), exact_names)
+
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | Any | None = None,
+        limit: int | None = None,
+        timezone: str | Setting = "UTC",
+    ) -> Rows:
+        """Return its rows; arguments as for tables."""
+        setting = self.setting(timezone) if isinstance(timezone, str) else timezone
+        check_asked_rows(self.name, columns, limit)
+        return StoredRows(lambda: asked_rows(self.make(), self.name, columns, where, limit, setting), self.name)
+
+    def __repr__(self) -> str:
+        return f"CatalogTable({self.name!r})"
 
 
 @dataclass(frozen=True)

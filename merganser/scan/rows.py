@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from merganser.errors import UnsupportedError
+from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.expr.setting import Setting
+from merganser.expr.text import to_predicate
+from merganser.options.registry import did_you_mean
+from merganser.schema.arrow import fields_from_arrow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,6 +115,42 @@ class Rows:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Hand the rows to any library that speaks Arrow's stream interface."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
+def check_asked_rows(name: str, columns: Any, limit: int | None) -> None:
+    """Raise InvalidInputError if `columns` is no list of names, or `limit` no number of rows."""
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+        raise InvalidInputError(f"cannot read '{name}': limit must be a number of rows, 0 or more, not {limit!r}.")
+    if isinstance(columns, str):
+        raise InvalidInputError(
+            f"columns must be a list of names, not the text '{columns}'. Write columns=['{columns}']."
+        )
+    if columns is not None and not isinstance(columns, Iterable):
+        raise InvalidInputError(f"columns must be a list of names, not {columns!r:.100}. Write columns=['id'].")
+
+
+def asked_rows(
+    found: pa.Table, name: str, columns: Sequence[str] | None, where: Any, limit: int | None, setting: Setting
+) -> pa.Table:
+    """Return the rows of a system table that a read asks for.
+
+    Args:
+        name: of the system table, for messages.
+
+    Raises:
+        InvalidInputError: there is no such column, or the filter is invalid.
+    """
+    if where is not None:
+        fields = tuple(replace(f, id=i) for i, f in enumerate(fields_from_arrow(found.schema)))
+        predicate = to_predicate(where, fields, setting=setting)
+        found = found if predicate is None else predicate.apply(found)
+    for column in columns or ():
+        if column not in found.column_names:
+            hint = did_you_mean(str(column), found.column_names)
+            raise InvalidInputError(f"'{name}' has no column '{column}'. {hint}", column=column)
+    if columns is not None:
+        found = found.select(list(columns))
+    return found if limit is None else found.slice(0, limit)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,10 @@ import pyarrow.compute as pc
 
 from merganser.codec.binary_row import deserialize, deserialize_columns
 from merganser.codec.data_format import format_of
+from merganser.codec.file_index import decode_file_index
 from merganser.codec.stats import SimpleStats
 from merganser.errors import FormatError, NotFoundError, UnsupportedError
+from merganser.files.index import file_index_path
 from merganser.meta.consumers import ConsumerStore
 from merganser.meta.data_file import SOURCE_COMPACT, DataFile, ManifestEntry
 from merganser.meta.index_manifest import DELETION_VECTORS
@@ -335,6 +337,51 @@ def _file_key_ranges(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa
     return _files(table, env, snapshot).select(list(_KEY_RANGES))
 
 
+_FILE_INDEXES: Final = pa.schema(
+    [
+        ("partition", pa.string()),
+        ("bucket", pa.int32()),
+        ("file_path", pa.string()),
+        ("file_size_in_bytes", pa.int64()),
+        ("record_count", pa.int64()),
+        ("schema_id", pa.int64()),
+        ("column_name", pa.string()),
+        ("index_type", pa.string()),
+        ("storage_type", pa.string()),
+        ("index_file_path", pa.string()),
+        ("index_size_in_bytes", pa.int64()),
+        ("index_container_size_in_bytes", pa.int64()),
+        ("is_empty", pa.bool_()),
+    ]
+)
+
+
+def _file_indexes(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
+    """Return the indexes of data files, those in manifests and those in files beside them."""
+    reader = MetaReader(table.paths, env, table.name)
+    state = reader.state(snapshot) if snapshot is not None else reader.latest()
+    partitions = _partitions_shown(table, [partition for partition, _ in state.live.buckets])
+    rows: list[tuple[Any, ...]] = []
+    for ((partition, bucket), held), text in zip(state.live.buckets.items(), partitions, strict=True):
+        directory = table.bucket_directory(partition, bucket)
+        for file in (entry.file for entry in held.entries):
+            path = file_index_path(directory, file)
+            if path is None:
+                continue
+            inside = file.embedded_index is not None
+            data = file.embedded_index if file.embedded_index is not None else env.storage.read(path)
+            own = file.external_path or join(directory, file.name)
+            where = ("EMBEDDED", None) if inside else ("FILE", path)
+            rows += [
+                (text, bucket, own, file.size, file.row_count, file.schema_id, index.column, index.kind, *where,
+                 len(index.body or b""), len(data), index.body is None)
+                for index in decode_file_index(data, path=path)
+            ]  # fmt: skip
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(_FILE_INDEXES)
+    made = [pa.array(c, f.type) for c, f in zip(columns, _FILE_INDEXES, strict=True)]
+    return pa.table(made, schema=_FILE_INDEXES)
+
+
 _AGGREGATION_FIELDS: Final = pa.schema(
     [
         ("field_name", pa.string()),
@@ -501,6 +548,7 @@ TABLES: Final[dict[str, Callable[[TableDef, Env, Snapshot | None], pa.Table]]] =
     "buckets": _buckets,
     "partitions": _partitions,
     "file_key_ranges": _file_key_ranges,
+    "file_indexes": _file_indexes,
     "aggregation_fields": _aggregation_fields,
     "statistics": _statistics,
     "tags": _tags,
@@ -511,7 +559,7 @@ TABLES: Final[dict[str, Callable[[TableDef, Env, Snapshot | None], pa.Table]]] =
 }
 """The system tables, by name."""
 OF_ONE_SNAPSHOT: Final = frozenset(
-    ["files", "manifests", "buckets", "partitions", "file_key_ranges", "statistics", "table_indexes"]
+    ["files", "manifests", "buckets", "partitions", "file_key_ranges", "file_indexes", "statistics", "table_indexes"]
 )
 """Those that describe one snapshot."""
 

@@ -17,7 +17,7 @@ from pyspark.sql import types as s
 from merganser.errors import InvalidInputError
 from merganser.expr.names import spelled
 from merganser.expr.setting import Setting
-from merganser.handle.system_table import SystemTable, TableView
+from merganser.handle.system_table import CatalogTable, SystemTable, TableView
 from merganser.handle.table import Table
 from merganser.handle.writing import Overwrite
 from merganser.meta.newest import newest
@@ -169,7 +169,7 @@ def is_exact(text: str | None) -> bool:
     return str(text).strip().lower() == "true"
 
 
-def setting_of(spark: SparkSession, table: Table | TableView | SystemTable) -> Setting:
+def setting_of(spark: SparkSession, table: Table | TableView | SystemTable | CatalogTable) -> Setting:
     """Return what SQL text means besides its words, in a session."""
     base = table if isinstance(table, Table) else table.base
     return base.setting(spark.conf.get(ZONE, "UTC") or "UTC", is_exact(spark.conf.get(CASE, "false")))

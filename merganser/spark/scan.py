@@ -14,7 +14,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from merganser.errors import InvalidInputError
-from merganser.handle.system_table import SystemTable, TableView
+from merganser.handle.system_table import CatalogTable, SystemTable, TableView
 from merganser.handle.table import Table
 from merganser.scan.changes import Changes
 from merganser.scan.plan import Plan
@@ -34,7 +34,7 @@ _ROWS_SMALL: Final = 1_000
 
 def read(
     spark: SparkSession,
-    table: Table | TableView | SystemTable | str,
+    table: Table | TableView | SystemTable | CatalogTable | str,
     columns: Sequence[str] | None = None,
     where: str | Any | None = None,
     snapshot: int | None = None,
@@ -62,7 +62,7 @@ def read(
         UnsupportedError: the table needs a feature that this version does not have.
         FormatError: metadata is damaged or missing.
     """
-    if isinstance(table, SystemTable):
+    if isinstance(table, SystemTable | CatalogTable):
         if snapshot is not None or tag is not None or timestamp is not None:
             raise InvalidInputError(
                 f"cannot read an older state of '{table.name}': system tables have only their current state. Leave out "

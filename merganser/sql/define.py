@@ -8,6 +8,7 @@ from typing import Any, Final
 from sqlglot import exp
 
 from merganser import changes as ch
+from merganser.catalogs.names import SYSTEM
 from merganser.codec.binary_row import deserialize
 from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from merganser.expr.setting import Setting
@@ -41,7 +42,7 @@ def _drop_database(state: State, engine: Engine, statement: s.DropDatabase) -> R
 
 
 def _check_database(state: State, name: str, if_exists: bool = False) -> None:
-    known = state.catalog.list_databases()
+    known = [*state.catalog.list_databases(), SYSTEM]
     if name not in known and not if_exists:
         raise NotFoundError(f"there is no database '{name}'. {did_you_mean(name, known or ['default'])}", database=name)
 

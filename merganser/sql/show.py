@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from merganser.catalogs.names import SYSTEM
 from merganser.codec.binary_row import deserialize
 from merganser.errors import InvalidInputError, NotFoundError
 from merganser.handle.table import Table
@@ -48,7 +49,7 @@ def _databases(state: State, engine: Engine, statement: s.ShowDatabases) -> Resu
 
 def _tables(state: State, engine: Engine, statement: s.ShowTables) -> Result:
     database = state.database if statement.database is None else state.database_of(statement.database)
-    known = state.catalog.list_databases()
+    known = [*state.catalog.list_databases(), SYSTEM]
     if database not in known:
         raise NotFoundError(f"there is no database '{database}'. {did_you_mean(database, known or ['default'])}")
     fits = _matches(statement.pattern)

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from merganser.errors import InvalidInputError, NotFoundError
 from merganser.expr.setting import Setting
+from merganser.handle.system_table import CatalogTable
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
 from merganser.options.registry import did_you_mean
@@ -130,7 +131,7 @@ class Sources:
         version = node.args.get("version") or node.args.get("when")
         if version is None:
             return {}
-        if not hasattr(handle, "tags") and not hasattr(handle, "base"):
+        if isinstance(handle, CatalogTable):
             raise InvalidInputError(f"'{handle.name}' has no versions.")
         kind = str(version.this).upper()
         given = version.expression

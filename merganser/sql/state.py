@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from merganser.catalogs.names import parse_table_name
+from merganser.catalogs.names import SYSTEM, parse_table_name
 from merganser.errors import InvalidInputError, NotFoundError
-from merganser.handle.system_table import system_handle
+from merganser.handle.system_table import CatalogTable, system_handle
 from merganser.handle.table import Table
 from merganser.options.registry import closest, did_you_mean
 from merganser.sql.statements import Name
@@ -147,13 +147,15 @@ class State:
             return found
         if isinstance(found, Table):
             return found.with_options(options)
+        if isinstance(found, CatalogTable):
+            raise InvalidInputError(f"cannot read '{found.name}' with options: it has none.")
         parsed = parse_table_name(full)
         base = found.base.with_options(options)
         return system_handle(base, parsed.system or "")
 
     def _unknown(self, full: str, error: NotFoundError) -> NotFoundError:
         database, _, table = full.partition(".")
-        if database not in self.catalog.list_databases():
+        if database not in [*self.catalog.list_databases(), SYSTEM]:
             hint = did_you_mean(database, self.catalog.list_databases() or [DEFAULT_DATABASE])
             return NotFoundError(f"there is no table '{full}': no database '{database}'. {hint}", table=full)
         tables = self.catalog.list_tables(database)
@@ -175,7 +177,7 @@ class State:
         found = self.handle(name, options)
         if not isinstance(found, Table):
             raise InvalidInputError(
-                f"cannot change '{found.name}': it shows what another table holds, and has no rows of its own. Nothing "
+                f"cannot change '{found.name}': it shows what tables hold, and has no rows of its own. Nothing "
                 "was changed."
             )
         return found
@@ -184,6 +186,8 @@ class State:
         """Return the options of SET that hold for reads of a table: `spark.paimon.[catalog.db.table.]key`."""
         full = self.full(name).partition("$")[0]
         database, _, table = full.partition(".")
+        if database == SYSTEM:
+            return {}
         wide: dict[str, str] = {}
         narrow: dict[str, str] = {}
         for key, value in self._reads():

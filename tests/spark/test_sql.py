@@ -45,6 +45,18 @@ def views(spark: SparkSession) -> set[str]:
     return {table.name for table in spark.catalog.listTables() if table.isTemporary}
 
 
+def test_system_tables_of_the_catalog(spark: SparkSession, session: Any, catalog: mg.Catalog) -> None:
+    session.sql("CREATE TABLE made (id INT, dt STRING) PARTITIONED BY (dt) WITH ('bucket' = '-1')")
+    session.sql("INSERT INTO made VALUES (1, 'a'), (2, 'a'), (3, 'b')")
+    query = "SELECT t.record_count, p.partition_name, p.recordCount FROM sys.tables t JOIN sys.partitions p USING "
+    found = session.sql(f"{query} (database_name, table_name) WHERE table_name = 'made'")
+    assert rows(found) == [(3, "dt=a", 2), (3, "dt=b", 1)]
+    frame = ms.read(spark, catalog.table("sys.tables"), columns=["record_count"], where="table_name = 'made'")
+    assert rows(frame) == [(3,)]
+    assert session.sql("SELECT * FROM sys.catalog_options").count() == 1
+    assert session.sql("SELECT * FROM sys.all_table_options WHERE table_name = 'made'").count() == 1
+
+
 def test_tables_too_large_for_the_driver_are_read_and_changed_by_tasks(session: Any, with_tasks: None) -> None:
     session.sql(
         "CREATE TABLE t (id INT, v STRING, n DECIMAL(6, 2), PRIMARY KEY (id) NOT ENFORCED) WITH ('bucket' = '2')"

@@ -31,6 +31,15 @@ def test_statements_say_what_they_did(run: Run) -> None:
     assert "id  v\n 1  a\n 2  b\n" in done.out
 
 
+def test_system_tables_of_the_catalog_are_read(run: Run, orders: Any) -> None:
+    done = run("read", "sys.tables", "--columns", "table_name,partitioned", "--format", "csv")
+    assert done.out == '"table_name","partitioned"\n"orders",true\n'
+    assert run("sql", "-f", "csv", "-e", "SELECT table_name FROM sys.tables").out == '"table_name"\n"orders"\n'
+    refused = run("compact", "sys.tables")
+    assert refused.code == 1
+    assert "'sys.tables' is a system table, which can only be read." in refused.err
+
+
 def test_the_last_rows_are_written_as_asked(run: Run, tmp_path: Path) -> None:
     done = run("sql", "-p", "who=it's", "-f", "csv", "-e", f"{_MADE} SELECT :who AS who")
     assert done.out == '"who"\n"it\'s"\n'
