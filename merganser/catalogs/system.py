@@ -22,9 +22,14 @@ from merganser.storage.env import Env
 class Warehouse(Protocol):
     """A catalog."""
 
-    warehouse: str
-    env: Env
-    table_defaults: Mapping[str, Any]
+    @property
+    def warehouse(self) -> str: ...
+
+    @property
+    def env(self) -> Env: ...
+
+    @property
+    def table_defaults(self) -> Mapping[str, Any]: ...
 
     def list_databases(self) -> list[str]: ...
 

@@ -107,7 +107,7 @@ def _cast(value: Value, given: t.DataType, kind: t.DataType, tries: bool) -> str
         case _ if isinstance(kind, t.LocalZonedTimestamp) and isinstance(given, WHOLE):
             return f"make_timestamptz(CAST({x} AS BIGINT) * 1000000)"
         case (t.Array(), t.Array()) | (t.Map(), t.Map()):
-            return f"{name}({x} AS {target})" if _widens(given, kind) else _refuse(given, kind)
+            return f"{name}({x} AS {target})" if _widens(given, kind) else _inside(x, given, kind, tries)
         case (t.Row(), t.Row()) if len(given.fields) == len(kind.fields):
             parts = [
                 f"{quoted_field(g.name)}: "
@@ -118,6 +118,54 @@ def _cast(value: Value, given: t.DataType, kind: t.DataType, tries: bool) -> str
         case _ if isinstance(given, BYTES) and isinstance(kind, BYTES):
             return x
     return _refuse(given, kind)
+
+
+def _inside(x: str, given: t.DataType, kind: t.DataType, tries: bool) -> str:
+    """Return the cast of an ARRAY or a MAP: of each value inside of it."""
+    one = f"_c{_depth(given)}"  # the lambdas inside have lower numbers
+    match given, kind:
+        case (t.Array(), t.Array()):
+            inner = _cast(Value(one, given.element), given.element, kind.element, tries)
+            return f"list_transform({x}, lambda {one}: {inner})"
+        case (t.Map(), t.Map()):
+            key = _cast(Value(f"({one}).key", given.key), given.key, kind.key, tries)
+            item = _cast(Value(f"({one}).value", given.value), given.value, kind.value, tries)
+            made = f"list_transform(map_entries({x}), lambda {one}: {{key: {key}, value: {item}}})"
+            return f"CASE WHEN {x} IS NOT NULL THEN CAST(map_from_entries({made}) AS {duck(kind)}) END"
+    return _refuse(given, kind)
+
+
+def _depth(kind: t.DataType) -> int:
+    match kind:
+        case t.Array():
+            return 1 + _depth(kind.element)
+        case t.Map():
+            return 1 + max(_depth(kind.key), _depth(kind.value))
+        case t.Row():
+            return 1 + max((_depth(f.type) for f in kind.fields), default=0)
+    return 0
+
+
+def _nested_text(x: str, given: t.DataType) -> str:
+    one = f"_c{_depth(given)}"
+
+    def shown(text: str, kind: t.DataType) -> str:
+        return f"coalesce({_cast(Value(text, kind), kind, t.string(), False)}, 'null')"
+
+    match given:
+        case t.Row():
+            parts = [shown(f"({x}).{quoted_field(f.name)}", f.type) for f in given.fields]
+            inner = " || ', ' || ".join(parts)
+            return f"CASE WHEN {x} IS NOT NULL THEN '{{' || {inner} || '}}' END"
+        case t.Map():
+            text = shown(f"({one}).key", given.key) + " || ' -> ' || " + shown(f"({one}).value", given.value)
+            items, first, last = f"list_transform(map_entries({x}), lambda {one}: {text})", "{", "}"
+        case t.Array():
+            items, first, last = f"list_transform({x}, lambda {one}: {shown(one, given.element)})", "[", "]"
+        case _:
+            raise UnsupportedError(f"cannot cast {given} to STRING in this process. Run the statement on Spark.")
+    joined = f"coalesce(array_to_string({items}, ', '), '')"
+    return f"CASE WHEN {x} IS NOT NULL THEN '{first}' || {joined} || '{last}' END"
 
 
 def quoted_field(name: str) -> str:
@@ -187,7 +235,7 @@ def _to_text(x: str, given: t.DataType) -> str:
         case t.LocalZonedTimestamp():
             return f"CAST(CAST({x} AS TIMESTAMP) AS VARCHAR)"
         case t.Array() | t.Map() | t.Row() | t.Multiset():
-            raise UnsupportedError(f"cannot cast {given} to STRING in this process. Run the statement on Spark.")
+            return _nested_text(x, given)
     return f"CAST({x} AS VARCHAR)"
 
 

@@ -16,6 +16,7 @@ from merganser.options.registry import did_you_mean
 from merganser.schema import types as t
 from merganser.schema.types_text import parse_type
 from merganser.sql.dialect import CAST, Queries
+from merganser.sql.query.arrays import ARRAYS, HIGHER, Lambda
 from merganser.sql.query.casts import arithmetic, cast, to
 from merganser.sql.query.functions import (
     AGGREGATES,
@@ -54,6 +55,7 @@ _ARITHMETIC: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", ex
 _BITS: Final = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "xor"}
 _OF_VALUES: Final = ("lag", "lead", "first_value", "last_value", "first", "last", "nth_value")
 """Window functions whose values have the type of their argument."""
+_SCALARS: Final = {**SCALARS, **ARRAYS}
 _UNITS: Final = {"YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
 
 
@@ -194,7 +196,9 @@ class Expressions:
             case exp.StrPosition():
                 return self._call("locate", SCALARS["locate"], [node.args["substr"], node.this])
             case exp.Interval():
-                raise InvalidInputError(f"an interval can be added to a date or a time only: {_text(node)}.")
+                raise UnsupportedError(
+                    f"cannot use {_text(node)} in this process but to add it to a date or a time. Run it on Spark."
+                )
             case exp.CurrentDate():
                 return self._now("current_date")
             case exp.CurrentTimestamp():
@@ -476,22 +480,18 @@ class Expressions:
         arguments = node.expressions
         if name in ("current_timestamp", "now", "current_date", "curdate", "localtimestamp", "current_timezone"):
             return self._now(name)
-        if (
-            name in ("transform", "filter", "exists", "forall", "any_match", "all_match")
-            and arguments
-            and isinstance(arguments[-1], exp.Lambda)
-        ):
-            return self._lambda(name, arguments)
+        if name in HIGHER:
+            return self._higher(name, arguments)
         if name in AGGREGATES:
             return self._aggregate(node, None)
         if name in WINDOWS:
             raise InvalidInputError(f"{name} needs OVER (...).")
-        if name not in SCALARS:
+        if name not in _SCALARS:
             raise self._no_function(name)
-        return self._call(name, SCALARS[name], arguments)
+        return self._call(name, _SCALARS[name], arguments)
 
     def _no_function(self, name: str) -> InvalidInputError:
-        known = [*SCALARS, *AGGREGATES, *WINDOWS]
+        known = [*_SCALARS, *HIGHER, *AGGREGATES, *WINDOWS]
         return InvalidInputError(
             f"there is no function '{name}' in this process. {did_you_mean(name, known)} Spark may have it: run the "
             "statement there."
@@ -502,40 +502,48 @@ class Expressions:
         check_count(name, function, len(values))
         return function.make(values).named(called(name, [value.name for value in values]))
 
-    def _lambda(self, name: str, arguments: Sequence[exp.Expression]) -> Value:
-        base = self.value(arguments[0])
-        made = arguments[1]
-        if not isinstance(base.type, t.Array) or len(arguments) != 2:
-            raise InvalidInputError(f"cannot call {name}: {base.name} is {base.type}, not an ARRAY.")
-        parameters = [item.name for item in made.expressions]
-        if len(parameters) != 1:
-            raise UnsupportedError(
-                f"cannot call {name} with two parameters in this process. Run the statement on Spark."
+    def _higher(self, name: str, arguments: Sequence[exp.Expression]) -> Value:
+        function = HIGHER[name]
+        plain, given = arguments[: function.plain], arguments[function.plain :]
+        most = len(function.counts)
+        if len(plain) < function.plain or not most - function.optional <= len(given) <= most:
+            raise InvalidInputError(
+                f"cannot call {name} with {len(arguments)} arguments: it takes {function.plain} and then "
+                f"{'a lambda' if most == 1 else f'{most - function.optional} to {most} lambdas'}."
             )
-        own = f"_{parameters[0]}"
-        scope = Scope(self.scope, local={parameters[0].lower(): Value(f'"{own}"', base.type.element, LAMBDA)})
-        inner = Expressions(scope, self.query, self.setting)
-        value = inner.value(made.this)
-        text = f'lambda "{own}": {value.text}'
-        shown = called(name, [base.name, f"lambdafunction({value.name}, {LAMBDA})"])
-        if name == "transform":
-            return Value(f"list_transform({base.text}, {text})", t.Array(element=value.type), shown)
-        if name == "filter":
-            return Value(f"list_filter({base.text}, {text})", base.type, shown)
-        if not isinstance(value.type, t.Boolean):
-            raise InvalidInputError(f"cannot call {name}: {_text(made.this)} is {value.type}, not BOOLEAN.")
+        values = [self.value(argument) for argument in plain]
+        shown = [value.name for value in values]
+        lambdas = []
+        for node, counts in zip(given, function.counts, strict=False):
+            if not isinstance(node, exp.Lambda) or len(node.expressions) not in counts:
+                takes = " or ".join(str(count) for count in counts)
+                raise InvalidInputError(f"cannot call {name}: {_text(node)} is no lambda with {takes} parameters.")
+            lambdas.append(self._lambda(node, shown))
+        made = function.make(values, lambdas)
+        if len(given) < most:
+            shown.append(f"lambdafunction({LAMBDA}, {LAMBDA})")
+        return made.named(called(name, shown))
 
-        def some(test: str) -> str:
-            return f'len(list_filter({base.text}, lambda "{own}": {test})) > 0'
+    def _lambda(self, node: exp.Lambda, shown: list[str]) -> Lambda:
+        """Return a lambda.
 
-        ends = name in ("exists", "any_match")
-        decides = some(value.text) if ends else some(f"NOT {value.text}")
-        return Value(
-            f"CASE WHEN {base.text} IS NULL THEN NULL WHEN {decides} THEN {'TRUE' if ends else 'FALSE'} "
-            f"WHEN {some(f'({value.text}) IS NULL')} THEN NULL ELSE {'FALSE' if ends else 'TRUE'} END",
-            t.Boolean(),
-            shown,
-        )
+        Args:
+            shown: gets its name.
+        """
+        parameters = [item.name.lower() for item in node.expressions]
+        depth, scope = 0, self.scope
+        while scope is not None:
+            depth += bool(scope.local)
+            scope = scope.parent  # type: ignore[assignment]
+
+        def bind(given: Sequence[Value]) -> Value:
+            local = {name: value.named(LAMBDA) for name, value in zip(parameters, given, strict=True)}
+            inner = Expressions(Scope(self.scope, local=local), self.query, self.setting)
+            value = inner.value(node.this)
+            shown.append(f"lambdafunction({', '.join([value.name, *[LAMBDA] * len(parameters)])})")
+            return value
+
+        return Lambda(len(parameters), bind, [f"_p{depth}_{i}" for i in range(3)])
 
     def _aggregate(self, node: exp.Anonymous, where: str | None, over: str | None = None) -> Value:
         name = node.name.lower()

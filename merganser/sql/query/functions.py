@@ -80,6 +80,8 @@ def taken(value: Value, letter: str, what: str) -> Value:
         return value
     if letter == "T" and isinstance(kind, t.LocalZonedTimestamp):
         return cast(value, wanted)
+    if letter in "sx" and t.is_nested(kind):
+        raise InvalidInputError(f"cannot call {what}: {value.name or value.text} is {kind}, not a STRING. CAST it.")
     if letter in "il" and isinstance(kind, (*FLOATS, t.Decimal)):
         raise InvalidInputError(f"cannot call {what}: {value.name or value.text} is {kind}, not a whole number.")
     if letter == "b" and not is_null(kind) and not isinstance(kind, TEXTS):
@@ -118,7 +120,7 @@ def _coalesce(values: list[Value]) -> Value:
 def _extreme(name: str, sign: str) -> Make:
     def make(values: list[Value]) -> Value:
         kind = common(values, f"call {name}")
-        _refuse_nested(kind, name)
+        refuse_nested(kind, name)
         return Value(f"{name}({', '.join(to(value, kind) for value in values)})", kind)
 
     return make
@@ -453,6 +455,8 @@ def part(name: str, value: Value) -> Value:
 def _size(values: list[Value]) -> Value:
     if isinstance(values[0].type, t.Map | t.Multiset):
         return Value(f"CAST(cardinality({values[0].text}) AS INTEGER)", t.Int())
+    if is_null(values[0].type):
+        return Value("CAST(NULL AS INTEGER)", t.Int())
     if not isinstance(values[0].type, t.Array):
         raise InvalidInputError(f"cannot call size: {values[0].name} is {values[0].type}, not an ARRAY or a MAP.")
     return Value(f"CAST(len({values[0].text}) AS INTEGER)", t.Int())
@@ -520,41 +524,40 @@ def sort_key(text: str, kind: t.DataType, direction: str) -> str:
     return sorted_by(text, kind) + direction
 
 
-def _refuse_nested(kind: t.DataType, what: str) -> None:
+def refuse_nested(kind: t.DataType, what: str) -> None:
     if t.is_nested(kind):
         raise UnsupportedError(f"cannot call {what} with {kind} in this process. Run the statement on Spark.")
 
 
-def shared(values: Sequence[Value], what: str) -> tuple[t.DataType, list[str]]:
-    """Return the element type of an ARRAY with further elements, and the texts of all in it.
+def common_elements(array: Value, items: Sequence[Value], what: str) -> tuple[t.DataType, list[str]]:
+    """Return the element type of an ARRAY and further elements, and the texts of all in it.
 
     Raises:
         InvalidInputError: the types do not go together, or a bare NULL is among the elements.
     """
-    element = _element(values[0], what)
-    for value in values[1:]:
-        if is_null(value.type):
+    element = element_of(array, what)
+    for value in items:
+        if is_null(value.type) and value.text:
             raise InvalidInputError(f"cannot call {what} with NULL: it has no type. Write CAST(NULL AS {element}).")
         mixed = isinstance(value.type, TEXTS) != isinstance(element, TEXTS)
         if what != "array_contains" and isinstance(value.type, t.Decimal) != isinstance(element, t.Decimal):
             mixed = True
         if mixed and not is_null(element):
             raise InvalidInputError(
-                f"cannot call {what}: {values[0].name} is {values[0].type}, and {value.name} is "
-                f"{value.type}. CAST one of them."
+                f"cannot call {what}: {array.name} is {array.type}, and {value.name} is {value.type}. CAST one of them."
             )
-    kind = common([Value("", element, values[0].name), *values[1:]], f"call {what}")
-    return kind, [to(values[0], t.Array(element=kind)), *(to(value, kind) for value in values[1:])]
+    kind = common([Value("", element, array.name), *items], f"call {what}")
+    return kind, [to(array, t.Array(element=kind)), *(to(value, kind) if value.text else "" for value in items)]
 
 
-def _element(value: Value, what: str) -> t.DataType:
+def element_of(value: Value, what: str) -> t.DataType:
     if not isinstance(value.type, t.Array):
         raise InvalidInputError(f"cannot call {what}: {value.name or value.text} is {value.type}, not an ARRAY.")
     return value.type.element
 
 
 def _array_contains(values: list[Value]) -> Value:
-    _, (a, x) = shared(values, "array_contains")
+    _, (a, x) = common_elements(values[0], values[1:], "array_contains")
     found = f"list_contains({a}, {x})"
     unknown = f"len(list_filter({a}, lambda _e: _e IS NULL)) > 0"
     return Value(f"CASE WHEN {found} THEN TRUE WHEN {unknown} THEN NULL ELSE {found} END", t.Boolean())
@@ -564,14 +567,14 @@ def _element_at(values: list[Value]) -> Value:
     kind = values[0].type
     if isinstance(kind, t.Map):
         return Value(f"({values[0].text})[{to(values[1], kind.key)}]", kind.value)
-    element = _element(values[0], "element_at")
+    element = element_of(values[0], "element_at")
     a, i = values[0].text, taken(values[1], "i", "element_at").text
     bad = "error('the index is outside of the ARRAY')"
     return Value(f"CASE WHEN {i} = 0 OR abs({i}) > len({a}) THEN {bad} ELSE ({a})[{i}] END", element)
 
 
 def _sort_array(values: list[Value]) -> Value:
-    _refuse_nested(_element(values[0], "sort_array"), "sort_array")
+    refuse_nested(element_of(values[0], "sort_array"), "sort_array")
     a = values[0].text
     if len(values) == 1:
         return Value(f"list_sort({a}, 'ASC', 'NULLS FIRST')", values[0].type)
@@ -585,20 +588,23 @@ def _sequence(values: list[Value]) -> Value:
         raise UnsupportedError("cannot call sequence of dates in this process. Run the statement on Spark.")
     a, b = to(values[0], t.BigInt()), to(values[1], t.BigInt())
     step = to(values[2], t.BigInt()) if len(values) > 2 else f"CASE WHEN {a} <= {b} THEN 1 ELSE -1 END"
-    return Value(f"CAST(generate_series({a}, {b}, {step}) AS {duck(kind)}[])", t.Array(element=kind))
+    bad = f"({a} < {b} AND {step} <= 0) OR ({a} > {b} AND {step} >= 0)"
+    made = f"CAST(generate_series({a}, {b}, {step}) AS {duck(kind)}[])"
+    text = f"CASE WHEN {bad} THEN error('the step of sequence does not lead from the start to the end') ELSE {made} END"
+    return Value(text if len(values) > 2 else made, t.Array(element=kind))
 
 
 def _array_position(values: list[Value]) -> Value:
     if is_null(values[1].type):
         return Value("CAST(NULL AS BIGINT)", t.BigInt())
-    _, (a, x) = shared(values, "array_position")
+    _, (a, x) = common_elements(values[0], values[1:], "array_position")
     text = f"CASE WHEN {a} IS NULL OR {x} IS NULL THEN NULL ELSE coalesce(list_position({a}, {x}), 0) END"
     return Value(f"CAST({text} AS BIGINT)", t.BigInt())
 
 
 def _with_element(name: str, text: str) -> Make:
     def make(values: list[Value]) -> Value:
-        kind, texts = shared(values, name)
+        kind, texts = common_elements(values[0], values[1:], name)
         return Value(f"CASE WHEN {texts[0]} IS NOT NULL THEN {text.format(*texts)} END", t.Array(element=kind))
 
     return make
@@ -606,9 +612,9 @@ def _with_element(name: str, text: str) -> Make:
 
 def _of_array(name: str, text: str, result: str = "same") -> tuple[str, Function]:
     def make(values: list[Value]) -> Value:
-        kind = _element(values[0], name)
+        kind = element_of(values[0], name)
         if result == "element":
-            _refuse_nested(kind, name)
+            refuse_nested(kind, name)
         made = {"same": values[0].type, "element": kind, "int": t.Int()}[result]
         return Value(text.format(*(value.text for value in values)), made)
 
@@ -634,7 +640,31 @@ def _hex(values: list[Value]) -> Value:
 
 
 def _typeof(values: list[Value]) -> Value:
-    raise UnsupportedError("cannot call typeof in this process. Run the statement on Spark.")
+    return Value(string(type_name(values[0].type)), t.string())
+
+
+def type_name(kind: t.DataType) -> str:
+    """Return a type as Spark calls it."""
+    match kind:
+        case t.Array():
+            return f"array<{type_name(kind.element)}>"
+        case t.Map():
+            return f"map<{type_name(kind.key)},{type_name(kind.value)}>"
+        case t.Row():
+            return f"struct<{','.join(f'{f.name}:{type_name(f.type)}' for f in kind.fields)}>"
+        case t.Decimal():
+            return f"decimal({kind.precision},{kind.scale})"
+        case t.Timestamp():
+            return "timestamp_ntz"
+        case t.LocalZonedTimestamp():
+            return "timestamp"
+        case t.VarBinary() | t.Binary():
+            return "binary"
+        case _ if is_null(kind):
+            return "void"
+    if isinstance(kind, TEXTS):
+        return "string"
+    return str(kind.with_nullable(True)).lower()
 
 
 def _power(values: list[Value]) -> Value:
@@ -766,6 +796,7 @@ SCALARS: Final[dict[str, Function]] = dict([
             "minute", "second",
         )
     ),
+    _own("typeof", 1, 1, _typeof),
     # arrays, maps, rows
     _own("size", 1, 1, _size), _own("cardinality", 1, 1, _size), _own("array_size", 1, 1, _size),
     _own("array", 0, None, _array), _own("map", 0, None, _map), _own("named_struct", 2, None, _named_struct),
@@ -782,13 +813,9 @@ SCALARS: Final[dict[str, Function]] = dict([
     _own("array_append", 2, 2, _with_element("array_append", "list_append({0}, {1})")),
     _own("array_prepend", 2, 2, _with_element("array_prepend", "list_prepend({1}, {0})")),
     _of_array("array_compact", "list_filter({0}, lambda _e: _e IS NOT NULL)"),
-    _of_array("array_join", "array_to_string({0}, {1})", "same"),
     _map_part("map_keys", "map_keys({0})"), _map_part("map_values", "map_values({0})"),
 ])  # fmt: skip
 """Functions of one row."""
-SCALARS["array_join"] = Function(
-    2, 2, lambda v: Value(f"array_to_string({v[0].text}, {taken(v[1], 's', 'array_join').text})", t.string())
-)
 
 
 # aggregates: their calls have marks, for DISTINCT behind the bracket, and for FILTER and OVER behind the call

@@ -7,6 +7,10 @@ from typing import Final
 
 LAMBDA: Final = "namedlambdavariable()"
 """What a parameter of a lambda is called."""
+_COMPARED: Final = (
+    "lambdafunction((IF(((x IS NULL) AND (x IS NULL)), 0, (IF((x IS NULL), 1, (IF((x IS NULL), -1, (IF((x < x), -1, "
+    "(IF((x > x), 1, 0)))))))))), x, x)"
+).replace("x", LAMBDA)
 _UPPER: Final = (
     "atan", "cbrt", "cos", "degrees", "e", "exp", "log10", "log2", "pi", "radians", "signum", "sin", "sqrt", "tan",
 )  # fmt: skip
@@ -24,6 +28,7 @@ _FORMS: Final[dict[str, Callable[[Sequence[str]], str]]] = {
     "isnull": lambda a: f"({a[0]} IS NULL)",
     "isnotnull": lambda a: f"({a[0]} IS NOT NULL)",
     "if": lambda a: f"(IF({a[0]}, {a[1]}, {a[2]}))",
+    "array_sort": lambda a: f"array_sort({a[0]}, {_COMPARED})",
     "date": lambda a: f"CAST({a[0]} AS DATE)",
     "positive": lambda a: f"(+ {a[0]})",
     "log": lambda a: f"LOG({', '.join(a if len(a) > 1 else ['E()', *a])})",
