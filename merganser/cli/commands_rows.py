@@ -81,6 +81,59 @@ def read(
     )
 
 
+def lookup(
+    table: TableName,
+    key: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="COLUMN=VALUE...",
+            help="Columns of the primary key, and the partition columns that it lacks.",
+            show_default=False,
+        ),
+    ],
+    prefix: Annotated[
+        bool,
+        typer.Option("--prefix", help="All rows whose key begins with these values: those of the bucket key."),
+    ] = False,
+    columns: Columns = None,
+    snapshot: Snapshot = None,
+    tag: Tag = None,
+    timestamp: Timestamp = None,
+    format: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            "-f",
+            help="Format of the rows.  [default: the extension of --output, else table]",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", metavar="FILE", help="Write to this file instead of the terminal.", show_default=False
+        ),
+    ] = None,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Print the row of a key, without a scan: only the files that may hold the key are opened."""
+    from merganser.cli import rows
+    from merganser.cli.target import names, table_of
+
+    rows.look_up(
+        table_of(table, warehouse, store),
+        pairs(key, "COLUMN=VALUE"),
+        prefix=prefix,
+        columns=names(columns) or None,
+        snapshot=snapshot,
+        tag=tag,
+        timestamp=timestamp,
+        form=None if format is None else format.value,
+        output=output,
+    )
+
+
 def write(
     table: TableName,
     files: Annotated[
@@ -359,8 +412,30 @@ def rescale(
     rows.rescale(table_of(table, warehouse, store), buckets, partitions=[spec] if spec else None)
 
 
+def analyze(
+    table: TableName,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--columns", "-c", metavar="A,B", help="Columns to count values of.  [default: all]"),
+    ] = None,
+    rows_only: Annotated[
+        bool, typer.Option("--rows-only", help="Count rows and bytes, and no values of columns.")
+    ] = False,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Count the rows of a table and the values of its columns, and commit the result, which engines plan by."""
+    from merganser.cli import rows
+    from merganser.cli.target import names, table_of
+
+    if rows_only and columns:
+        raise typer.BadParameter("--rows-only counts no columns; leave one of the two out.", param_hint="--columns")
+    rows.analyze(table_of(table, warehouse, store), () if rows_only else names(columns) or None)
+
+
 COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("read", read),
+    ("lookup", lookup),
     ("write", write),
     ("delete", delete),
     ("erase", erase),
@@ -370,4 +445,5 @@ COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("explain", explain),
     ("compact", compact),
     ("rescale", rescale),
+    ("analyze", analyze),
 )

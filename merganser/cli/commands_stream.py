@@ -149,8 +149,68 @@ for _verb, _command in (
     _stream.command(_verb)(_command)
 
 GROUPS: Final = (_stream,)
+
+
+def reset_stream(
+    checkpoint: Annotated[
+        str, typer.Argument(metavar="CHECKPOINT", help="Directory of the query.", show_default=False)
+    ],
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="Tables that the query reads, in its order; - for a source that is no table of merganser.",
+            show_default=False,
+        ),
+    ],
+    table: Annotated[
+        str | None,
+        typer.Option("--table", metavar="TABLE", help="Table that the query writes: go on after its newest batch."),
+    ] = None,
+    start: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--start",
+            metavar="POSITION",
+            help="Instead of --table: the snapshot that was read last, latest or latest-full; trim_horizon for "
+            "streams of records; - for where the query is. Once per source.",
+        ),
+    ] = None,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Make a stopped query of Spark go on from another position, such as after a rollback.
+
+    Stop the query first. Spark and Java are not needed.
+    """
+    from merganser.cli.target import table_of
+    from merganser.errors import InvalidInputError
+    from merganser.spark.checkpoint_reset import check_choice, checkpoint_logs, reset_checkpoint
+
+    action = f"cannot reset the stream of '{checkpoint:.200}'"
+    starts = [_start(text) for text in start or ()] or None
+    check_choice(table, starts, action)
+    read = [None if name == "-" else table_of(name, warehouse, store) for name in sources]
+    written = None if table is None else table_of(table, warehouse, store)
+    beside = next((one for one in (written, *read) if one is not None), None)
+    if beside is None:
+        raise InvalidInputError(f"{action}: no table of merganser is named. Nothing was changed.")
+    done = reset_checkpoint(checkpoint_logs(checkpoint, beside, action), read, table=written, start=starts)
+    print(f"query {done.query} goes on with batch {done.next_batch}")
+    if written is not None:
+        print(f"{written.name} has {'no batch' if done.table_batch is None else f'batch {done.table_batch}'} of it")
+    for source, after in zip(read, done.after, strict=True):
+        if source is not None:
+            print(f"{source.name} is read {'from its start' if after is None else f'after snapshot {after}'}")
+
+
+def _start(text: str) -> int | str | None:
+    return None if text == "-" else int(text) if text.isdigit() else text
+
+
 COMMANDS: Final[tuple[tuple[str, Callable[..., None]], ...]] = (
     ("shards", list_shards),
     ("followers", list_followers),
     ("tail", tail),
+    ("reset-stream", reset_stream),
 )

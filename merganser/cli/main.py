@@ -48,6 +48,8 @@ _IN_PYTHON: Final = (
     (r"\bhow='(\w+)'", r"--how \1"),
     (r"types=\{'([^']*)': '([^']*)'\}", r"--type '\1=\2'"),
     (r"[Pp]ass parameters=\{'(\w+)': \.\.\.\}", r"pass --parameter \1=VALUE"),
+    (r"\b(table|start)=(?=[ ,.])", r"--\1"),
+    (r"\bNone(?=: where it is now| for it\.)", "-"),
     (r"name the columns that you give", "name those that the files have with --columns"),
 )
 """Advice for Python callers in error messages, and the same advice for the command line."""

@@ -20,7 +20,7 @@ from merganser.errors import InvalidInputError, StorageError, UnsupportedError
 from merganser.scan.rows import Rows
 
 
-def write_rows(rows: Rows, form: str, sink: IO[bytes], *, seen: Callable[[int], None]) -> int:
+def write_rows(rows: Rows | pa.Table, form: str, sink: IO[bytes], *, seen: Callable[[int], None]) -> int:
     """Write all rows and return how many there were.
 
     Args:

@@ -18,8 +18,11 @@ from merganser.handle.table import Table
 from merganser.ingest.files import rows_of_files
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_state import MetaReader
+from merganser.options.registry import did_you_mean
 from merganser.progress.sizes import size_text
 from merganser.scan.rows import Rows
+from merganser.schema.literals import value_of_text
+from merganser.schema.types import Field
 from merganser.upkeep.plan_compaction import deletes_left
 
 _NUMBERS: Final = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
@@ -50,13 +53,7 @@ def show(
         output: the file; None: stdout.
         shown_max: rows of a table when `limit` is None.
     """
-    form = form or (format_of_path(output) if output else None) or "table"
-    if form == "parquet" and output is None and sys.stdout.isatty():
-        raise InvalidInputError("parquet is not for a terminal. Name a file with --output FILE, or pipe it somewhere.")
-    if form == "table" and output is not None:
-        raise InvalidInputError(
-            f"cannot write '{output}': its name does not say in which form. Add --format csv, json or parquet."
-        )
+    form = _form(form, output)
     cut = form == "table" and limit is None
     wanted = shown_max + 1 if cut else limit
     if isinstance(table, SystemTable | CatalogTable):
@@ -70,7 +67,66 @@ def show(
         found = table.read(columns=columns, where=where, limit=wanted, snapshot=snapshot, tag=tag, timestamp=timestamp)
     if form == "table":
         _print(found.to_arrow(), shown_max if cut else None)
-        return
+    else:
+        _write(found, form, output)
+
+
+def look_up(
+    table: Table,
+    key: Mapping[str, str],
+    *,
+    prefix: bool,
+    columns: Sequence[str] | None,
+    snapshot: int | None,
+    tag: str | None,
+    timestamp: str | None,
+    form: str | None,
+    output: str | None,
+) -> None:
+    """Print the row of a key, or the rows of a prefix of it, or write them to a file.
+
+    Args:
+        key: columns and the texts of their values, which are read as defaults of the columns are.
+        prefix: whether the columns are only the first ones of the key.
+        columns, snapshot, tag, timestamp, form, output: as for `show`.
+    """
+    form = _form(form, output)
+    fields = {field.name: field for field in table.schema.fields}
+    values = {name: _value(table, fields, name, text) for name, text in key.items()}
+    look = table.lookup_prefix if prefix else table.lookup
+    found = look(values, columns, snapshot, tag, timestamp)
+    if form == "table":
+        _print(found, None)
+    else:
+        _write(found, form, output)
+
+
+def _value(table: Table, fields: Mapping[str, Field], name: str, text: str) -> Any:
+    if name not in fields:
+        raise InvalidInputError(f"'{table.name}' has no column '{name}'. {did_you_mean(name, list(fields))}")
+    try:
+        return value_of_text(text, fields[name].type).as_py()
+    except ValueError as error:
+        raise InvalidInputError(
+            f"cannot look up in '{table.name}': '{text}' is not a value of column '{name}', which is "
+            f"{fields[name].type}.",
+            column=name,
+        ) from error
+
+
+def _form(form: str | None, output: str | None) -> str:
+    """Return the format of rows: as given, or as the name of the file ends, or "table"."""
+    form = form or (format_of_path(output) if output else None) or "table"
+    if form == "parquet" and output is None and sys.stdout.isatty():
+        raise InvalidInputError("parquet is not for a terminal. Name a file with --output FILE, or pipe it somewhere.")
+    if form == "table" and output is not None:
+        raise InvalidInputError(
+            f"cannot write '{output}': its name does not say in which form. Add --format csv, json or parquet."
+        )
+    return form
+
+
+def _write(found: Rows | pa.Table, form: str, output: str | None) -> None:
     notes = render.stderr()
     with render.progress(notes, "reading") as status, sink_of(output) as sink:
         done = write_rows(found, form, sink, seen=lambda n: status.update(f"{render.counted(n, 'row')} read"))
@@ -136,6 +192,23 @@ def load(
     assert snapshot.metrics is not None
     added, size = snapshot.metrics.files_added, size_text(snapshot.metrics.bytes_added)
     print(f"snapshot {snapshot.id}: {render.counted(taken, 'row')} written, {render.counted(added, 'file')}, {size}")
+
+
+def analyze(table: Table, columns: Sequence[str] | None) -> None:
+    """Count rows and values of a table, and say where the result is.
+
+    Args:
+        columns: None: all; empty: rows and bytes alone.
+    """
+    snapshot = table.analyze(columns)
+    if snapshot is None:
+        print("nothing to count: the table has no snapshot")
+        return
+    found = table.system("statistics").to_pylist()[0]
+    print(
+        f"snapshot {snapshot.id}: statistics of {render.counted(found['mergedRecordCount'], 'row')}; "
+        f"`merganser read '{table.name}$statistics'` shows them"
+    )
 
 
 def say_changed(snapshot: Snapshot | None) -> None:

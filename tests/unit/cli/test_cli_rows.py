@@ -251,3 +251,42 @@ def test_rows_are_erased_and_the_report_is_kept(run: Run, orders: mg.Table) -> N
     assert ran.code == 1
     assert "remove_orphans" in ran.err
     assert run("erase", "shop.orders", "--where", "id = 1", "--report", "no/where.json").code == 1
+
+
+def test_the_row_of_a_key_is_looked_up(run: Run, orders: mg.Table, tmp_path: Path) -> None:
+    shown = run("lookup", "shop.orders", "id=2", "dt=a")
+    assert shown.out.splitlines()[1].split() == ["2", "a", "two", "null"]
+    as_json = run("lookup", "shop.orders", "id=2", "dt=a", "--columns", "note", "--format", "json", "--snapshot", "1")
+    assert as_json.out == '{"note":null}\n'
+    assert run("lookup", "shop.orders", "id=9", "dt=a").err.strip() == "no rows"
+    assert run("lookup", "shop.orders", "id=2", "dt=a", "-c", "id,note", "--output", "row.csv").code == 0
+    assert (tmp_path / "row.csv").read_text() == '"id","note"\n2,"two"\n'
+
+
+def test_a_key_that_cannot_be_looked_up_is_refused(run: Run, orders: mg.Table) -> None:
+    assert "'two' is not a value of column 'id', which is BIGINT" in run("lookup", "shop.orders", "id=two", "dt=a").err
+    assert "no column 'ids'. Did you mean 'id'?" in run("lookup", "shop.orders", "ids=2", "dt=a").err
+    assert run("lookup", "shop.orders", "id=2").code == 1
+    assert run("lookup", "shop.orders", "2").code == 2
+    assert "is a system table" in run("lookup", "shop.orders$files", "id=2").err
+
+
+def test_a_prefix_of_the_key_gives_all_its_rows(run: Run, tmp_path: Path) -> None:
+    catalog = mg.catalog(str(tmp_path / "warehouse"))
+    catalog.create_database("shop")
+    lines = catalog.create_table(
+        "shop.lines", "id INT, line INT, PRIMARY KEY (id, line)", options={"bucket": "2", "bucket-key": "id"}
+    )
+    lines.write([{"id": 1, "line": line} for line in (1, 2)] + [{"id": 2, "line": 1}])
+    shown = run("lookup", "shop.lines", "id=1", "--prefix", "--format", "json")
+    assert sorted(shown.out.splitlines()) == ['{"id":1,"line":1}', '{"id":1,"line":2}']
+
+
+def test_statistics_are_counted(run: Run, orders: mg.Table) -> None:
+    done = run("analyze", "shop.orders", "--columns", "note")
+    assert done.out == "snapshot 3: statistics of 2 rows; `merganser read 'shop.orders$statistics'` shows them\n"
+    counted = json.loads(run("read", "shop.orders$statistics", "--format", "json").out)
+    assert list(json.loads(counted["colstat"])) == ["note"]
+    assert run("analyze", "shop.orders", "--rows-only").code == 0
+    assert run("analyze", "shop.orders", "--rows-only", "--columns", "note").code == 2
+    assert "no column" in run("analyze", "shop.orders", "--columns", "nope").err

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import merganser as mg
+from merganser.cli.main import main
 from merganser.errors import ConflictError, ExpiredError, InvalidInputError, NotFoundError, StorageError
 from merganser.meta.shard_stream import stream_of
 from merganser.scan.split import What
@@ -314,3 +315,26 @@ def test_a_query_behind_expired_changes_goes_on_where_the_error_says(engine: Eng
     assert engine.reset(start=6).after == (6,)
     engine.run()
     assert sorted(row["id"] for row in engine.copy.read().to_pylist()) == [0, 1, 2, 5, 6]
+
+
+def test_the_command_line_resets_a_query(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*arguments: str) -> tuple[int | str | None, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["reset-stream", str(engine.place), *arguments])
+        return ended.value.code, "".join(capsys.readouterr())
+
+    source, copy = engine.source.path, engine.copy.path
+    code, said = run(source)
+    assert code == 1
+    assert "give either --table, the table that the query writes, or --start." in said
+    engine.copy.rollback(snapshot=2)
+    code, said = run(source, "--table", copy)
+    assert (code, said.splitlines()) == (
+        0,
+        [f"query {QUERY} goes on with batch 5", f"{copy} has batch 1 of it", f"{source} is read after snapshot 2"],
+    )
+    engine.run()
+    assert engine.same()
+    assert run(source, "--start", "2")[0] == 0
+    assert engine.offset(engine.log("offsets")[-1]) != engine.offset(0)
+    assert run("-", "--start", "-")[0] == 1
