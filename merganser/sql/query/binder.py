@@ -16,9 +16,9 @@ from merganser.schema import types as t
 from merganser.sql.dialect import Queries
 from merganser.sql.query.bound import BoundQuery, Reference, Source
 from merganser.sql.query.casts import to
-from merganser.sql.query.expressions import Expressions, direction
+from merganser.sql.query.expressions import KEYS, Expressions, direction
 from merganser.sql.query.functions import sort_key
-from merganser.sql.query.kinds import Value, common, duck, is_null, quoted, solid
+from merganser.sql.query.kinds import Value, common, duck, is_null, quoted, same, solid
 from merganser.sql.query.scope import Relation, Scope, inside
 from merganser.sql.trees import MARK
 
@@ -68,15 +68,16 @@ class _Binder:
             raise UnsupportedError("cannot run PIVOT and UNPIVOT in this process. Run the statement on Spark.")
         texts = []
         if with_ is not None:
-            if with_.args.get("recursive"):
-                raise UnsupportedError("cannot run WITH RECURSIVE in this process. Run the statement on Spark.")
             ctes = dict(ctes)
             for item in with_.expressions:
-                bound = self.query(item.this, parent, ctes)
-                alias = item.args["alias"]
-                columns = _renamed(bound.columns, [c.name for c in alias.columns], alias.name)
                 self.aliases += 1
-                name = f"_cte{self.aliases}"
+                name, alias = f"_cte{self.aliases}", item.args["alias"]
+                given = [c.name for c in alias.columns]
+                if with_.args.get("recursive") and _names(item.this, alias.name):
+                    bound = self._recursive(item.this, parent, ctes, alias.name, name, given)
+                else:
+                    bound = self.query(item.this, parent, ctes)
+                columns = _renamed(bound.columns, given, alias.name)
                 listed = ", ".join(quoted(column) for column in _distinct([c for c, _ in columns]))
                 texts.append(f"{name}({listed}) AS ({bound.text})")
                 ctes[alias.name.lower()] = _Cte(name, _unique(columns), "")
@@ -95,8 +96,44 @@ class _Binder:
             case _:
                 raise UnsupportedError(f"cannot run {type(node).__name__} in this process. Run the statement on Spark.")
         if texts:
-            return Bound(f"WITH {', '.join(texts)} {bound.text}", bound.columns)
+            word = "WITH RECURSIVE" if with_.args.get("recursive") else "WITH"
+            return Bound(f"{word} {', '.join(texts)} {bound.text}", bound.columns)
         return bound
+
+    def _recursive(
+        self,
+        node: exp.Expression,
+        parent: Scope | None,
+        ctes: Mapping[str, _Cte],
+        own: str,
+        name: str,
+        given: Sequence[str],
+    ) -> Bound:
+        """Bind a common table expression that reads itself: its types are those of the first side."""
+        if (
+            not isinstance(node, exp.Union)
+            or node.args.get("distinct")
+            or _names(node.left, own)
+            or any(node.args.get(key) for key in ("order", "limit", "offset", "with_"))
+        ):
+            raise UnsupportedError(
+                f"cannot run '{own}', which reads itself, in this process: it must be a query, UNION ALL, and a query "
+                "that reads it. Run the statement on Spark."
+            )
+        first = self.query(node.left, parent, ctes)
+        columns = _unique(_renamed(first.columns, given, own))
+        step = self.query(node.right, parent, {**ctes, own.lower(): _Cte(name, columns, "")})
+        if len(step.columns) != len(first.columns):
+            raise InvalidInputError(
+                f"'{own}' has {len(first.columns)} columns, and the query that reads it gives {len(step.columns)}."
+            )
+        for (column, kind), (_, other) in zip(columns, step.columns, strict=True):
+            if is_null(kind) or not same(kind, other):
+                raise UnsupportedError(
+                    f"cannot run '{own}' in this process: its column '{column}' begins as {kind} and becomes {other}. "
+                    "CAST the first one."
+                )
+        return Bound(f"({first.text}) UNION ALL ({_as(step, [kind for _, kind in columns])})", first.columns)
 
     def _expressions(self, scope: Scope, ctes: Mapping[str, _Cte]) -> Expressions:
         return Expressions(scope, lambda node, inner: self.query(node, inner, ctes), self.setting)
@@ -114,17 +151,25 @@ class _Binder:
             if binder.aggregates > count:
                 raise InvalidInputError("WHERE cannot have aggregates. Use HAVING.")
             pushed = self._push(node.args["where"].this, scope)
-        items = self._items(node, scope, binder)
+        generated, more = self._generators(node, scope, ctes)
+        from_ += more
+        items = self._items(node, scope, binder, generated)
         columns = [(value.name, value.type) for value in items]
         scope.aliases = {}
-        for value, item in zip(items, _expanded(node, scope), strict=False):
+        for value, item in zip(items, _expanded(node, scope, generated), strict=False):
             if item is not None:
                 scope.aliases.setdefault(item.lower(), value)
         group = self._group(node, scope, binder, items)
         having = ""
         if node.args.get("having") is not None:
-            having = f" HAVING {binder.condition(node.args['having'].this, 'HAVING')}"
+            having = f" HAVING ({binder.condition(node.args['having'].this, 'HAVING')})"
+        if binder.keys and _has_sets(node.args.get("group")):  # Spark has no group without rows, even for ()
+            having = f"{having} AND count(*) > 0" if having else " HAVING count(*) > 0"
         grouped = bool(group) or binder.aggregates > 0
+        if generated and (grouped or node.find(exp.Window) is not None):
+            raise UnsupportedError(
+                "cannot run explode and the like beside aggregates or windows in this process. Put it into a subquery."
+            )
         if grouped and any(isinstance(item, exp.Star) for item in node.expressions):
             raise InvalidInputError("SELECT * does not go with GROUP BY or aggregates: name the columns.")
         if node.args.get("qualify") is not None:
@@ -134,18 +179,47 @@ class _Binder:
         shown = ", ".join(f"{value.text} AS {quoted(name)}" for value, name in zip(items, names, strict=True))
         text = f"SELECT{distinct} {shown}{from_}{where}{group}{having}"
         order = self._order(node, scope, binder, items, names)
+        if binder.grouping is not None and not group:
+            raise InvalidInputError("grouping and grouping_id need GROUP BY with ROLLUP, CUBE or GROUPING SETS.")
+        text, order = (part.replace(KEYS, ", ".join(binder.keys)) for part in (text, order))
         text += order + self._limit(node, binder)
-        simple = pushed and not (grouped or distinct or order or binder.aggregates or having)
+        simple = pushed and not (generated or grouped or distinct or order or binder.aggregates or having)
         limited = self._push_limit(node, first) if simple else False
         if node is self.top and simple and limited:
             self.plain = _plain(items, scope)
         return Bound(text, columns)
 
-    def _items(self, node: exp.Select, scope: Scope, binder: Expressions) -> list[Value]:
+    def _generators(
+        self, node: exp.Select, scope: Scope, ctes: Mapping[str, _Cte]
+    ) -> tuple[Mapping[int, list[Value]], str]:
+        """Return the columns of calls such as explode(a) in the list of SELECT, and the join that gives their rows."""
+        calls = [
+            (item, call)
+            for item in node.expressions
+            if _generator(call := item.this if isinstance(item, exp.Alias | exp.Aliases) else item)
+        ]
+        if not calls:
+            return {}, ""
+        made, joins = {}, ""
+        for item, call in calls:
+            given = [name.name for name in item.expressions] if isinstance(item, exp.Aliases) else []
+            given = [item.alias] if isinstance(item, exp.Alias) else given
+            view = self._unnamed()
+            columns, text = self._generate(call, scope, ctes, view, given)
+            outer = (_generator(call) or "").endswith("outer")
+            joins += f" LEFT JOIN LATERAL {text} ON TRUE" if outer else f" CROSS JOIN LATERAL {text}"
+            made[id(item)] = [Relation(view, columns).value(i) for i in range(len(columns))]
+        return made, joins if node.args.get("from_") is not None else f" FROM (SELECT 1) AS _one{joins}"
+
+    def _items(
+        self, node: exp.Select, scope: Scope, binder: Expressions, generated: Mapping[int, list[Value]]
+    ) -> list[Value]:
         """Bind the list of SELECT; stars become the columns they stand for."""
         items: list[Value] = []
         for item in node.expressions:
-            if isinstance(item, exp.Star):
+            if id(item) in generated:
+                items += generated[id(item)]
+            elif isinstance(item, exp.Star):
                 items += self._star(scope, None, item)
             elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
                 items += self._star(scope, item.table, item.this)
@@ -193,6 +267,24 @@ class _Binder:
         return text
 
     def _relation(self, node: exp.Expression, scope: Scope, ctes: Mapping[str, _Cte]) -> str:
+        sample = node.args.get("sample")
+        if sample is None:
+            return self._unsampled(node, scope, ctes)
+        before = len(scope.relations)
+        text = self._unsampled(node, scope, ctes)
+        relation = scope.relations[before]
+        relation.may_lack = True  # conditions test the rows of the sample
+        names = [name for name, _ in relation.columns]
+        if relation.reference is not None:
+            relation.reference.used.update(names)
+            relation.reference = None
+        listed = ", ".join(quoted(name) for name in names)
+        shown = ", ".join(f"_s.{quoted(name)}" for name in names)
+        inner = text.rpartition(" AS ")[0]
+        own = f"{inner} AS _s({listed})"
+        return f"(SELECT {shown} FROM {own} {_sample(sample)}) AS {quoted(relation.alias)}({listed})"
+
+    def _unsampled(self, node: exp.Expression, scope: Scope, ctes: Mapping[str, _Cte]) -> str:
         match node:
             case exp.Table() if node.args.get("joins"):
                 joined = node.copy()
@@ -212,12 +304,30 @@ class _Binder:
             case exp.Unnest():
                 return self._unnest(node, scope, ctes)
             case exp.Lateral():
+                if _generator(node.this):
+                    return "LATERAL " + self._called(node, scope, scope, ctes)
                 if isinstance(node.this, exp.Subquery):
                     bound = self.query(node.this.this, scope, ctes)
                     return "LATERAL " + self._derived(bound, node.args.get("alias"), scope)
         raise UnsupportedError(
             f"cannot read {node.sql(dialect=Queries)[:80]} in this process. Run the statement on Spark."
         )
+
+    def _called(self, node: exp.Expression, scope: Scope, around: Scope, ctes: Mapping[str, _Cte]) -> str:
+        """Return a call such as explode(a) in FROM.
+
+        Args:
+            around: where names in its argument are looked up.
+        """
+        if (_generator(node.this) or "").endswith("outer"):
+            raise UnsupportedError("cannot call a function in FROM with OUTER in this process. Use LATERAL VIEW OUTER.")
+        alias = node.args.get("alias")
+        view = alias.name if alias is not None and alias.name else self._unnamed()
+        self._check_alias(view, scope)
+        given = [column.name for column in alias.columns] if alias is not None else []
+        columns, text = self._generate(node.this, around, ctes, view, given)
+        scope.relations.append(Relation(view, columns))
+        return text
 
     def _derived(self, bound: Bound, alias: exp.TableAlias | None, scope: Scope) -> str:
         name = alias.name if alias is not None and alias.name else ""
@@ -237,9 +347,8 @@ class _Binder:
 
     def _table(self, node: exp.Table, scope: Scope, ctes: Mapping[str, _Cte]) -> str:
         alias = node.args.get("alias")
-        sample = node.args.get("sample")
-        if sample is not None:
-            raise UnsupportedError("cannot run TABLESAMPLE in this process. Run the statement on Spark.")
+        if _generator(node.this):
+            return self._called(node, scope, Scope(scope.parent), ctes)
         if isinstance(node.this, exp.Anonymous) and node.this.name.lower() == "range":
             return self._range(node, scope)
         plain = node.name.partition(MARK)[0] if not isinstance(node.this, exp.Func) else ""
@@ -291,32 +400,58 @@ class _Binder:
         return f"LATERAL (SELECT unnest({value.text})) AS {quoted(name)}({quoted(column)})"
 
     def _lateral_view(self, node: exp.Lateral, scope: Scope, ctes: Mapping[str, _Cte]) -> str:
-        call = node.this
-        name = call.name.lower() if isinstance(call, exp.Anonymous) else type(call).__name__.lower()
-        if name not in ("explode", "explode_outer", "posexplode", "posexplode_outer"):
-            raise UnsupportedError(f"cannot run LATERAL VIEW {name} in this process. Run the statement on Spark.")
-        value = self._expressions(scope, ctes).value(call.expressions[0] if call.expressions else call.this)
-        outer = name.endswith("outer") or bool(node.args.get("outer"))
+        name = _generator(node.this)
+        if name is None:
+            what = node.this.sql(dialect=Queries)[:80]
+            raise UnsupportedError(f"cannot run LATERAL VIEW {what} in this process. Run the statement on Spark.")
         alias = node.args["alias"]
+        view = alias.name or self._unnamed()
+        self._check_alias(view, scope)
         given = [column.name for column in alias.columns]
+        outer = name.endswith("outer") or bool(node.args.get("outer"))
+        columns, text = self._generate(node.this, scope, ctes, view, given)
+        scope.relations.append(Relation(view, columns))
+        return f" {'LEFT' if outer else 'INNER'} JOIN LATERAL {text} ON TRUE"
+
+    def _unnamed(self) -> str:
+        self.aliases += 1
+        return f"_t{self.aliases}"
+
+    def _generate(
+        self, node: exp.Expression, scope: Scope, ctes: Mapping[str, _Cte], view: str, given: Sequence[str]
+    ) -> tuple[Columns, str]:
+        """Return the columns of a call such as explode(a), and a query for its rows.
+
+        Args:
+            scope: of its argument.
+            view: the name of the query.
+            given: names of its columns; none: as Spark calls them.
+        """
+        name = _generator(node) or ""
+        if len(node.expressions) != 1:
+            raise InvalidInputError(f"cannot call {name} with {len(node.expressions)} arguments: it takes 1.")
+        value = self._expressions(scope, ctes).value(node.expressions[0])
         made: list[tuple[str, t.DataType, str]] = []
+        listed = value.text
         match value.type:
-            case t.Array(element=element):
-                if name.startswith("pos"):
-                    made.append(("pos", t.Int(), f"CAST(generate_subscripts({value.text}, 1) - 1 AS INTEGER)"))
+            case t.Array(element=t.Row(fields=fields)) if name.startswith("inline"):
+                for f in fields:
+                    field_of = f"list_transform({value.text}, lambda _e: _e.{quoted(f.name)})"
+                    made.append((f.name, f.type, f"unnest({field_of})"))
+            case t.Array(element=element) if not name.startswith("inline"):
                 made.append(("col", element, f"unnest({value.text})"))
-            case t.Map(key=key, value=item):
-                made.append(("key", key, f"unnest(map_keys({value.text}))"))
+            case t.Map(key=key, value=item) if not name.startswith("inline"):
+                listed = f"map_keys({value.text})"
+                made.append(("key", key, f"unnest({listed})"))
                 made.append(("value", item, f"unnest(map_values({value.text}))"))
             case _:
-                raise InvalidInputError(f"cannot explode {value.name}: it is {value.type}, not an ARRAY or a MAP.")
-        columns = _renamed([(own, kind) for own, kind, _ in made], given, alias.name or "_view")
-        view = alias.name or "_view"
-        scope.relations.append(Relation(view, columns))
-        inner = ", ".join(text for _, _, text in made)
-        listed = ", ".join(quoted(column) for column, _ in columns)
-        kind = "LEFT" if outer else "INNER"
-        return f" {kind} JOIN LATERAL (SELECT {inner}) AS {quoted(view)}({listed}) ON TRUE"
+                needs = "an ARRAY of ROWs" if name.startswith("inline") else "an ARRAY or a MAP"
+                raise InvalidInputError(f"cannot call {name}: {value.name} is {value.type}, not {needs}.")
+        if name.startswith("pos"):
+            made.insert(0, ("pos", t.Int(), f"CAST(generate_subscripts({listed}, 1) - 1 AS INTEGER)"))
+        columns = _unique(_renamed([(own, kind) for own, kind, _ in made], given, name))
+        names = ", ".join(quoted(column) for column, _ in columns)
+        return columns, f"(SELECT {', '.join(text for _, _, text in made)}) AS {quoted(view)}({names})"
 
     def _join(self, join: exp.Join, scope: Scope, ctes: Mapping[str, _Cte]) -> str:
         side, kind, method = (str(join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
@@ -376,7 +511,15 @@ class _Binder:
             return " GROUP BY ALL"
         aliases, scope.aliases = scope.aliases, {}
 
+        keys: list[str] = []
+
         def one(item: exp.Expression) -> str:
+            text = part(item)
+            if not isinstance(item, exp.Tuple | exp.Paren | exp.Rollup | exp.Cube | exp.GroupingSets):
+                keys.extend([text] if text not in keys else [])
+            return text
+
+        def part(item: exp.Expression) -> str:
             if isinstance(item, exp.Literal) and not item.is_string:
                 return _ordinal(item, items, "GROUP BY").text
             if isinstance(item, exp.Tuple):
@@ -398,16 +541,28 @@ class _Binder:
         parts = [one(item) for item in group.expressions]
         for key, word in (("rollup", "ROLLUP"), ("cube", "CUBE")):
             for made in group.args.get(key) or []:
-                inner = made.expressions if made is not True else []
-                if made is True:
+                if made.expressions:
+                    parts.append(f"{word} ({', '.join(one(item) for item in made.expressions)})")
+                else:  # WITH ROLLUP
                     parts = [f"{word} ({', '.join(parts)})"]
-                else:
-                    parts.append(f"{word} ({', '.join(one(item) for item in inner)})")
-        for made in group.args.get("grouping_sets") or []:
-            parts.append(f"GROUPING SETS ({', '.join(_set(item, one) for item in made.expressions)})")
+        for number, made in enumerate(group.args.get("grouping_sets") or []):
+            sets = f"GROUPING SETS ({', '.join(_set(item, one) for item in made.expressions)})"
+            parts = [sets] if number == 0 else [*parts, sets]  # GROUP BY a, b GROUPING SETS (...) lists the columns
         scope.aliases = aliases
+        self._check_grouping(group, binder, keys)
         self._check_grouped(node, binder)
         return " GROUP BY " + ", ".join(parts)
+
+    def _check_grouping(self, group: exp.Group, binder: Expressions, keys: Sequence[str]) -> None:
+        """Raise an error for grouping() of something else than a key of ROLLUP, CUBE or GROUPING SETS."""
+        binder.keys = keys
+        if binder.grouping is None:
+            return
+        if not _has_sets(group):
+            raise InvalidInputError("grouping and grouping_id need GROUP BY with ROLLUP, CUBE or GROUPING SETS.")
+        for value in binder.grouping:
+            if value.text not in keys:
+                raise InvalidInputError(f"grouping({value.name}): GROUP BY does not have it.")
 
     def _check_grouped(self, node: exp.Select, binder: Expressions) -> None:
         """DuckDB finds columns that are neither grouped nor aggregated; the message is made in `duck`."""
@@ -568,6 +723,11 @@ def bind(tree: exp.Expression, resolve: Resolve, setting: Setting) -> BoundQuery
     return BoundQuery(names, kinds, binder.references, _typed(bound), setting, binder.plain)
 
 
+def _names(node: exp.Expression, name: str) -> bool:
+    """Return whether a query reads something of a name."""
+    return any(len(table.parts) == 1 and table.name.lower() == name.lower() for table in node.find_all(exp.Table))
+
+
 def _check_syntax(tree: exp.Expression) -> None:
     """Raise an error for forms that sqlglot reads and Spark does not."""
     for node in tree.walk():
@@ -587,6 +747,44 @@ def _check_syntax(tree: exp.Expression) -> None:
             case _:
                 continue
         raise InvalidInputError(f"cannot run the query: SQL of this catalog has no {form}. Write {instead}.")
+
+
+_GENERATORS: Final = ("explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer")
+
+
+def _generator(node: exp.Expression) -> str | None:
+    """Return the name of a function that gives rows; None if the expression calls none."""
+    name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+    return name if name in _GENERATORS else None
+
+
+def _has_sets(group: exp.Group | None) -> bool:
+    """Return whether GROUP BY has ROLLUP, CUBE or GROUPING SETS."""
+    if group is None:
+        return False
+    inside = any(isinstance(item, exp.Rollup | exp.Cube | exp.GroupingSets) for item in group.expressions)
+    return inside or any(group.args.get(key) for key in ("rollup", "cube", "grouping_sets"))
+
+
+def _sample(node: exp.TableSample) -> str:
+    """Return a sample as DuckDB takes it: Spark keeps each row with a probability, or the first rows."""
+    if node.args.get("seed") is not None:
+        raise UnsupportedError("cannot run TABLESAMPLE with REPEATABLE in this process. Run the statement on Spark.")
+    percent, size = node.args.get("percent"), node.args.get("size")
+    if size is not None:
+        if not size.name.isdigit():
+            raise InvalidInputError(f"cannot sample {size.name} rows. Give a number of rows, 0 or more.")
+        return f"LIMIT {size.name}"
+    try:
+        if percent is not None:
+            share = float(percent.name)
+        else:
+            share = 100 * int(node.args["bucket_numerator"].name) / int(node.args["bucket_denominator"].name)
+    except (KeyError, ValueError, ZeroDivisionError, AttributeError) as error:
+        raise InvalidInputError("cannot run TABLESAMPLE: give (n PERCENT), (n ROWS) or (BUCKET i OUT OF n).") from error
+    if not 0 <= share <= 100:
+        raise InvalidInputError(f"cannot sample {share:g} percent of the rows. Give 0 to 100.")
+    return "" if share == 100 else "LIMIT 0" if share == 0 else f"USING SAMPLE {share} PERCENT (bernoulli)"
 
 
 def _plain(items: Sequence[Value], scope: Scope) -> list[str] | None:
@@ -645,11 +843,13 @@ def _unique(columns: Columns) -> Columns:
     return [(name, kind) for name, (_, kind) in zip(names, columns, strict=True)]
 
 
-def _expanded(node: exp.Select, scope: Scope) -> list[str | None]:
+def _expanded(node: exp.Select, scope: Scope, generated: Mapping[int, list[Value]]) -> list[str | None]:
     """Return the aliases of the list of SELECT, None where an item has none; stars take as many places as columns."""
     found: list[str | None] = []
     for item in node.expressions:
-        if isinstance(item, exp.Star):
+        if id(item) in generated:
+            found += [value.name for value in generated[id(item)]]
+        elif isinstance(item, exp.Star):
             n = sum(1 for r in scope.relations for name, _ in r.columns if name.lower() not in scope.merged)
             found += [None] * (n + len(scope.merged))
         elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star):

@@ -55,6 +55,8 @@ _ARITHMETIC: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", ex
 _BITS: Final = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "xor"}
 _OF_VALUES: Final = ("lag", "lead", "first_value", "last_value", "first", "last", "nth_value")
 """Window functions whose values have the type of their argument."""
+KEYS: Final = "\x03"
+"""Stands for all keys of GROUP BY until they are known."""
 _SCALARS: Final = {**SCALARS, **ARRAYS}
 _UNITS: Final = {"YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
 
@@ -72,6 +74,8 @@ class Expressions:
         self.aggregates = 0
         self.windows: dict[str, exp.Window] = {}
         self.in_aggregate = False
+        self.grouping: list[Value] | None = None  # of which grouping() is asked
+        self.keys: Sequence[str] = ()  # of GROUP BY
 
     def value(self, node: exp.Expression) -> Value:
         """Return the value of an expression.
@@ -480,6 +484,10 @@ class Expressions:
         arguments = node.expressions
         if name in ("current_timestamp", "now", "current_date", "curdate", "localtimestamp", "current_timezone"):
             return self._now(name)
+        if name in ("grouping", "grouping_id"):
+            return self._grouping(name, arguments)
+        if name in ("explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer"):
+            raise InvalidInputError(f"{name} stands alone in the list of SELECT, in LATERAL VIEW or in FROM.")
         if name in HIGHER:
             return self._higher(name, arguments)
         if name in AGGREGATES:
@@ -489,6 +497,15 @@ class Expressions:
         if name not in _SCALARS:
             raise self._no_function(name)
         return self._call(name, _SCALARS[name], arguments)
+
+    def _grouping(self, name: str, arguments: Sequence[exp.Expression]) -> Value:
+        values = [self.value(argument) for argument in arguments]
+        if name == "grouping" and len(values) != 1:
+            raise InvalidInputError(f"cannot call grouping with {len(values)} arguments: it takes 1.")
+        self.grouping = [*(self.grouping or []), *values]
+        keys = ", ".join(value.text for value in values) or KEYS
+        kind: t.DataType = t.TinyInt() if name == "grouping" else t.BigInt()
+        return Value(f"CAST(grouping({keys}) AS {duck(kind)})", kind, called(name, [value.name for value in values]))
 
     def _no_function(self, name: str) -> InvalidInputError:
         known = [*_SCALARS, *HIGHER, *AGGREGATES, *WINDOWS]
