@@ -232,6 +232,11 @@ class Cursor:
         if not named or (parameters and _FOREIGN.search(operation) and ":" not in operation):
             raise ProgrammingError(_NAMES)
         with _translated():
+            if any(isinstance(value, Mapping | list | tuple) for value in (parameters or {}).values()):
+                many = insert_many(session.state, self.connection.engine, operation, [parameters or {}])
+                if many is not None:  # nested values have the types of their columns there
+                    self._take(replace(many, changes=True))
+                    return self
             for result in session.results(operation, parameters or None):
                 self._take(result)
         return self

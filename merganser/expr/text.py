@@ -91,6 +91,11 @@ class Dialect(Spark):  # type: ignore[misc]
 
         ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {"ARRAY": exp.Array}
 
+    class Generator(Spark.Generator):  # type: ignore[misc]
+        """The generator of Spark, which keeps TIME."""
+
+        TYPE_MAPPING: ClassVar[dict[Any, str]] = {**Spark.Generator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
+
 
 def to_predicate(
     where: str | pc.Expression | Predicate | None,

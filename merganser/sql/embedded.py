@@ -188,6 +188,8 @@ def _nested(kind: t.DataType) -> bool:
 def _renamed(values: pa.Array, target: pa.DataType, what: str) -> pa.Array:
     """Return nested values in another type: the fields of structs by their position."""
     kind = values.type
+    if values.null_count == len(values):
+        return pa.nulls(len(values), target)
     try:
         if pa.types.is_struct(target) and pa.types.is_struct(kind):
             if kind.num_fields != target.num_fields:

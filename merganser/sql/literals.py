@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from merganser.errors import InvalidInputError
 from merganser.expr.setting import Setting
-from merganser.expr.text import parse_projection
+from merganser.expr.text import Dialect, parse_projection
 
 
 def value_of(tree: exp.Expression, setting: Setting, what: str) -> Any:
@@ -44,7 +44,7 @@ def value_of(tree: exp.Expression, setting: Setting, what: str) -> Any:
             return dict(zip(values[::2], values[1::2], strict=True))
     if tree.find(exp.Column):
         raise InvalidInputError(f"{what}: {tree.sql('spark')!r:.80} is not a value. Give a literal.")
-    projection = parse_projection(tree.sql("spark"), (), setting=setting)
+    projection = parse_projection(tree.sql(dialect=Dialect), (), setting=setting)
     return projection.evaluate(pa.table({"": pa.nulls(1)}))[0].as_py()
 
 

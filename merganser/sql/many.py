@@ -123,11 +123,14 @@ def _array(given: Sequence[Mapping[str, Any]], name: str, target: DataType | Non
     if not kinds:
         return None
     nested = target is not None and is_nested(target)
+    if {float, Decimal} <= {type(cell) for cell in cells}:
+        cells = [None if cell is None else float(cell) for cell in cells]
     try:
         try:
-            return pa.array(cells, arrow_type(target) if nested and target is not None else None)
+            found = pa.array(cells, arrow_type(target) if nested and target is not None else None)
         except OverflowError:
-            return pa.array([None if cell is None else Decimal(cell) for cell in cells])
+            found = pa.array([None if cell is None else Decimal(cell) for cell in cells])
+        return found.cast(pa.time32("ms")) if pa.types.is_time(found.type) else found
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InvalidInputError(f"{what}: {error}. Nothing was written.") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlglot import exp
@@ -22,6 +23,7 @@ from merganser.sql.state import State
 from merganser.sql.trees import TEXT
 
 _NEW: Final = "_new_"
+_NESTED: Final = ("array", "map", "named_struct", "struct")
 
 
 def _query(state: State, engine: Engine, statement: s.Query) -> Result:
@@ -265,7 +267,9 @@ def _row_with(
 
 
 def _needs_query(tree: exp.Expression) -> bool:
-    return tree.find(exp.Query, exp.Exists) is not None
+    """Return whether queries alone compute an expression: it has a subquery, or makes a nested value."""
+    calls = {call.name.lower() for call in tree.find_all(exp.Anonymous)}
+    return tree.find(exp.Query, exp.Exists, exp.Array) is not None or not calls.isdisjoint(_NESTED)
 
 
 def _default_of(field: t.Field | None, value: exp.Expression) -> exp.Expression:
@@ -328,7 +332,7 @@ def _by_merge(
     query = exp.select(*chosen, *new).distinct().from_(source)
     if where is not None:
         query = query.where(where)
-    relation = engine.query(state, query)
+    relation = _of_columns(state, engine, table, engine.query(state, query), keys, list(values or {}))
     equal = "=" if table.primary_key else "<=>"
     on = " AND ".join(f"target.{_quoted(key)} {equal} source.{_quoted(key)}" for key in keys)
     merge = engine.merge(state, table, relation, on, ("target", "source"))
@@ -337,6 +341,22 @@ def _by_merge(
     else:
         merge = merge.when_matched_update({column: f"source.{_NEW}{i}" for i, column in enumerate(values)})
     return Result(snapshot=merge.execute())
+
+
+def _of_columns(
+    state: State, engine: Engine, table: Table, relation: Relation, keys: Sequence[str], changed: Sequence[str]
+) -> Relation:
+    """Return new values in the types of their columns, if there are nested ones: an empty array has no type."""
+    fields = {field.name: field for field in table.schema.fields}
+    if not any(name in fields and t.is_nested(fields[name].type) for name in changed):
+        return relation
+    if not all(name in fields for name in changed):
+        return relation  # the merge tells the name that is not there
+    wanted = [
+        replace(fields[column], name=name) for column, name in zip([*keys, *changed], relation.names, strict=True)
+    ]
+    rows = engine.assigned(state, relation, [Assigned(field, i) for i, field in enumerate(wanted)])
+    return Relation(relation.names, [field.type for field in wanted], rows)
 
 
 def _looked_at(table: Table, trees: Sequence[exp.Expression | None]) -> list[str]:

@@ -112,7 +112,7 @@ def create_text(table: Table) -> str:
     for field in schema.fields:
         line = f"  {_quoted(field.name)} {field.type}"
         if field.default is not None:
-            line += f" DEFAULT {_default(field)}"
+            line += f" DEFAULT {default_literal(field)}"
         if field.description is not None:
             line += f" COMMENT {_string(field.description)}"
         lines.append(line)
@@ -131,7 +131,8 @@ def create_text(table: Table) -> str:
     return text
 
 
-def _default(field: t.Field) -> str:
+def default_literal(field: t.Field) -> str:
+    """Return the default of a column as SQL text."""
     if isinstance(field.type, t.Array | t.Map | t.Row):
         return f"CAST({_string(field.default or '')} AS STRING)"
     return _string(field.default or "")

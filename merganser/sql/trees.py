@@ -298,6 +298,11 @@ def literal(value: Any, name: str) -> exp.Expression:
             return typed(value.isoformat(sep=" "), kind)
         case date():
             return typed(value.isoformat(), "DATE")
+        case time() if value.microsecond % 1000:
+            raise InvalidInputError(
+                f"the parameter '{name}' is {value}, and a TIME ends at milliseconds. Nothing was run. Truncate "
+                "it first."
+            )
         case time():
             return typed(value.isoformat(), "TIME")
         case list() | tuple():

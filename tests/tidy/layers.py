@@ -52,6 +52,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("catalogs",),
     ("handle.doors",),
     ("dbapi",),
+    ("alchemy",),
     # engines, people, tests
     ("spark",),
     ("serve",),
@@ -133,7 +134,7 @@ SNAPSHOTS_MADE: Final[dict[str, str]] = {
 
 ROOTS: Final[tuple[str, ...]] = (
     "merganser", "merganser.spark", "merganser.cli.main", "merganser.__main__", "merganser.dbapi",
-    "merganser.sql.forms",
+    "merganser.alchemy", "merganser.sql.forms",
 )  # fmt: skip
 """What users import, and what pages are made of. A module that none of these reaches is dead; `testing` is for tests
 and counts as reached."""

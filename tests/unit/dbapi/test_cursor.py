@@ -64,9 +64,11 @@ def test_many_rows_keep_values_of_all_types(connection: mg.dbapi.Connection) -> 
     }  # fmt: skip
     text = f"INSERT INTO v VALUES ({', '.join(':' + name for name in columns)})"
     cursor.executemany(text, [values, dict.fromkeys(columns)])
-    first, second = cursor.execute("SELECT * FROM v ORDER BY i NULLS LAST").fetchall()
+    cursor.execute(text, values | {"i": 2})
+    first, second, third = cursor.execute("SELECT * FROM v ORDER BY i NULLS LAST").fetchall()
     assert dict(zip(columns, first, strict=True)) == values
-    assert set(second) == {None}
+    assert dict(zip(columns, second, strict=True)) == values | {"i": 2}
+    assert set(third) == {None}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 
@@ -229,3 +229,26 @@ def test_elements_are_taken_of_calls_and_of_columns_with_any_name(log: Session) 
         "SELECT array(7, 8)[1], list[0] AS a, ARRAY[1, 2][0] AS b, map('k', 3)['k'] AS c FROM log WHERE id = 3"
     )
     assert found.to_pylist() == [{"array(7, 8)[1]": 8, "a": 9, "b": 1, "c": 3}]
+
+
+@pytest.mark.parametrize("key", ["", ", PRIMARY KEY (id) NOT ENFORCED"])
+def test_nested_values_and_times_are_assigned(session: Session, key: str) -> None:
+    session.sql(
+        "CREATE TABLE n (id INT, a ARRAY<STRING>, m MAP<STRING, INT>, r ROW<x INT, y ARRAY<ROW<z INT>>>, t TIME(3)"
+        f"{key});"
+        "INSERT INTO n (id, t) VALUES (1, :at), (2, NULL)",
+        {"at": time(1, 2, 3, 4000)},
+    )
+    row = "named_struct('x', id, 'y', array())"
+    update = f"UPDATE n SET a = array(), m = map('k', id), r = {row}, t = :to WHERE t = :at"
+    assert session.execute(update, {"at": time(1, 2, 3, 4000), "to": time(5)}).counts == {"updated": 1}
+    session.sql("UPDATE n SET a = :a WHERE id = 2", {"a": ["x", None]})
+    assert session.sql("SELECT * FROM n ORDER BY id").to_pylist() == [
+        {"id": 1, "a": [], "m": [("k", 1)], "r": {"x": 1, "y": []}, "t": time(5)},
+        {"id": 2, "a": ["x", None], "m": None, "r": None, "t": None},
+    ]
+
+
+def test_a_time_beyond_milliseconds_is_refused(session: Session) -> None:
+    with pytest.raises(InvalidInputError, match="a TIME ends at milliseconds"):
+        session.sql("SELECT :at AS t", {"at": time(1, 2, 3, 4)})
