@@ -117,7 +117,10 @@ def lookup(
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Print the row of a key, without a scan: only the files that may hold the key are opened."""
+    """Print the row of a key, without a scan.
+
+    Only files that may hold the key are opened.
+    """
     from merganser.cli import rows
     from merganser.cli.target import names, table_of
 
@@ -424,7 +427,10 @@ def analyze(
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Count the rows of a table and the values of its columns, and commit the result, which engines plan by."""
+    """Count rows and values of a table.
+
+    The counts are committed, and engines plan by them.
+    """
     from merganser.cli import rows
     from merganser.cli.target import names, table_of
 

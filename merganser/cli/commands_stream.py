@@ -179,9 +179,9 @@ def reset_stream(
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Make a stopped query of Spark go on from another position, such as after a rollback.
+    """Make a stopped query of Spark go on elsewhere.
 
-    Stop the query first. Spark and Java are not needed.
+    Such as after a rollback of one of its tables. Stop the query first. Spark and Java are not needed.
     """
     from merganser.cli.target import table_of
     from merganser.errors import InvalidInputError

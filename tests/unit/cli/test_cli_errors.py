@@ -163,5 +163,18 @@ def test_errors_advise_in_words_of_the_command_line(
 
 
 def test_every_command_has_a_body_and_a_name() -> None:
-    names = ["read", "write", "delete", "erase", "update", "snapshots", "files", "explain", "compact", "rescale"]
+    names = [
+        "read",
+        "lookup",
+        "write",
+        "delete",
+        "erase",
+        "update",
+        "snapshots",
+        "files",
+        "explain",
+        "compact",
+        "rescale",
+        "analyze",
+    ]
     assert [name for name, _ in commands_rows.COMMANDS] == names
