@@ -54,7 +54,6 @@ from merganser.spark.types import TIME_AS, arrow_schema_of, spark_schema
 from merganser.sql import rows as inserts
 from merganser.sql.engine import Assigned, Relation
 from merganser.sql.lineage import Use, alias_of, table_nodes, uses
-from merganser.sql.literals import value_of
 from merganser.sql.result import Result
 from merganser.sql.session import Session
 from merganser.sql.sources import FUNCTIONS, Sources, fields_of
@@ -328,12 +327,13 @@ class OnSpark:
         for column in columns:
             kind = _spark_type(column.field)
             if column.source is None:
-                value = value_of(column.value, Setting(state.zone), f"the value of '{column.field.name}'")
-                item = f.lit(value)
+                item = f.lit(column.value).cast(kind)
             else:
                 _check_stored(relation, column.source, column.field)
-                item = f.col(f"c{column.source}")
-            made.append(item.cast(kind).alias(column.field.name))
+                item = f.col(f"c{column.source}").cast(kind)
+                if column.inside:
+                    item = _inside(item, f.lit(column.value).cast(kind), column)
+            made.append(item.alias(column.field.name))
         with _spark_words("cannot write the rows"):
             frame = frame.select(*made)
             frame.schema  # noqa: B018 - Connect checks now, not later
@@ -359,7 +359,7 @@ class OnSpark:
                 f"cannot start a stream into '{table.name}': it has no checkpoint, the directory where Spark keeps how "
                 "far it is. Nothing was started. SET 'checkpoint' = '/path' first, another one for each stream."
             )
-        columns = inserts.insert_columns(table, statement, relation)
+        columns = inserts.insert_columns(state, table, statement, relation)
         rows = self.assigned(state, relation, columns)
         given = [column.field.name for column in columns]
         with _spark_words(f"cannot write to '{table.name}'"):
@@ -526,6 +526,16 @@ def _in_order(plan: Plan) -> tuple[Any, ...]:
 def _spark_type(column: t.Field) -> s.DataType:
     text = spark_json_from_fields([column], time_as=TIME_AS)
     return s.StructType.fromJson(json.loads(text)).fields[0].dataType
+
+
+def _inside(item: Any, wanted: Any, column: Assigned) -> Any:
+    """Return a column of which another value than the wanted one is an error."""
+    name = column.field.name
+    value = "NULL" if column.value is None else f"'{column.value}'"
+    found = f.coalesce(f.concat(f.lit("'"), item.cast("string"), f.lit("'")), f.lit("NULL"))
+    wrong = f.lit(f", outside of PARTITION ({name} = {value}). Nothing was written.")
+    text = f.concat(f.lit(f"a row has {name} = "), found, wrong)
+    return f.when(item.eqNullSafe(wanted), item).otherwise(f.raise_error(text))
 
 
 def _check_stored(relation: Relation, i: int, column: t.Field) -> None:

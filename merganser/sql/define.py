@@ -19,7 +19,7 @@ from merganser.schema import types as t
 from merganser.schema.types_text import UNNUMBERED
 from merganser.sql import statements as s
 from merganser.sql.engine import Engine
-from merganser.sql.literals import default_text, value_of
+from merganser.sql.literals import default_text, spelled_spec, value_of
 from merganser.sql.result import Result
 from merganser.sql.rows import insert_into
 from merganser.sql.state import State
@@ -264,8 +264,8 @@ def _track_partition(state: State, statement: s.SetOptions) -> Result:
     if value not in ("true", "false"):
         raise InvalidInputError(f"cannot set '{_TRACKING}' to '{value}'. Give true or false.")
     table = state.table(statement.name)
-    stored = table.stored_specs([statement.partition or {}], "alter")
-    named = dict(statement.partition or {})
+    named = spelled_spec(table, statement.partition or {})
+    stored = table.stored_specs([named], "alter")
     lacking = [column for column in table.partition_by if column not in named]
     if lacking or not stored:
         raise InvalidInputError(f"cannot alter '{full}': PARTITION must name all of {', '.join(table.partition_by)}.")
@@ -294,9 +294,8 @@ def _drop_partitions(state: State, engine: Engine, statement: s.DropPartitions) 
     table = state.table(statement.name)
     there = set(partitions_of(table))
     chosen = []
-    for spec, stored in zip(
-        statement.partitions, table.stored_specs(statement.partitions, "drop partitions of") or (), strict=True
-    ):
+    specs = [spelled_spec(table, spec) for spec in statement.partitions]
+    for spec, stored in zip(specs, table.stored_specs(specs, "drop partitions of") or (), strict=True):
         places = [table.partition_by.index(name) for name in stored]
         if any(all(part[i] == stored[table.partition_by[i]] for i in places) for part in there):
             chosen.append(spec)
@@ -320,13 +319,13 @@ def partitions_of(table: Table) -> list[tuple[Any, ...]]:
 
 def _compact(state: State, engine: Engine, statement: s.Compact) -> Result:
     table = state.table(statement.name)
-    partitions = None if statement.partition is None else [statement.partition]
+    partitions = None if statement.partition is None else [spelled_spec(table, statement.partition)]
     return Result(snapshot=engine.compact(table, full=True, partitions=partitions))
 
 
 def _cluster_into(state: State, engine: Engine, statement: s.ClusterInto) -> Result:
     table = state.table(statement.name)
-    partitions = None if statement.partition is None else [statement.partition]
+    partitions = None if statement.partition is None else [spelled_spec(table, statement.partition)]
     return Result(snapshot=engine.rescale(table, statement.buckets, partitions))
 
 
@@ -372,7 +371,7 @@ def _truncate(state: State, engine: Engine, statement: s.Truncate) -> Result:
     table = state.table(statement.name)
     if statement.partition is None:
         return Result(snapshot=table.truncate() if table.latest_snapshot() is not None else None)
-    return Result(snapshot=table.drop_partitions([statement.partition]))
+    return Result(snapshot=table.drop_partitions([spelled_spec(table, statement.partition)]))
 
 
 RUNS: Final[dict[type[s.Statement], Callable[..., Result]]] = {

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from sqlglot import exp
 
+from merganser.codec.binary_row import arrow_to_stored
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.expr import build
 from merganser.expr.predicate import Projection
@@ -19,10 +20,10 @@ from merganser.options.option import DURATION
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, nullable_schema
 from merganser.sql.engine import Assigned, Relation
-from merganser.sql.literals import value_of
 from merganser.sql.query import Batches, Running, Source, bind, run
 from merganser.sql.sources import Sources
 from merganser.sql.state import MAX_ROWS, TIMEOUT, State
+from merganser.write.target import first_outside
 
 
 class Embedded:
@@ -145,7 +146,10 @@ def batches_assigned(relation: Relation, columns: Sequence[Assigned], state: Sta
         InvalidInputError: the type of a column cannot be stored in the table's, or a value does not fit.
     """
     schema = nullable_schema([column.field for column in columns])
-    casts = [_cast(relation, column, state) for column in columns]
+    casts = [
+        _inside(_cast(relation, column, state), column) if column.inside else _cast(relation, column, state)
+        for column in columns
+    ]
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in relation.rows:
@@ -160,9 +164,8 @@ def _cast(relation: Relation, column: Assigned, state: State) -> Any:
     kind = field.type.with_nullable(True)
     target = arrow_type(kind)
     if column.source is None:
-        value = value_of(column.value, setting_of(state), f"the value of '{field.name}'")
-        scalar = pa.scalar(value) if value is None else pa.scalar(value).cast(target)
-        return lambda batch: pa.array([scalar.as_py()] * 1, target).take(pa.array([0] * batch.num_rows, pa.int64()))
+        scalar = pa.scalar(column.value).cast(target)
+        return lambda batch: pa.repeat(scalar, batch.num_rows)
     position = column.source
     given = relation.types[position]
     what = f"cannot write column '{field.name}'"
@@ -175,6 +178,34 @@ def _cast(relation: Relation, column: Assigned, state: State) -> Any:
     except InvalidInputError as error:
         raise InvalidInputError(f"{what}: {error}", column=field.name) from error
     return lambda batch: _same(projection.evaluate(pa.table({"c": batch.column(position)})), target)
+
+
+def _inside(cast: Any, column: Assigned) -> Any:
+    """Return a cast that refuses rows with another value than that of PARTITION."""
+    kind, seen = column.field.type, 0
+    stored = arrow_to_stored(pa.scalar(column.value).cast(arrow_type(kind)), kind)
+
+    def checked(batch: pa.RecordBatch) -> Any:
+        nonlocal seen
+        values = cast(batch)
+        row = first_outside(values, kind, stored)
+        if row is not None:
+            name = column.field.name
+            raise InvalidInputError(
+                f"cannot write the rows: row {seen + row + 1} (counting from 1) has {name} = "
+                f"{_shown(values[row].as_py())}, outside of PARTITION ({name} = {_shown(column.value)}). Nothing was "
+                "written.",
+                column=name,
+                row=seen + row,
+            )
+        seen += batch.num_rows
+        return values
+
+    return checked
+
+
+def _shown(value: Any) -> str:
+    return "NULL" if value is None else f"'{value}'"
 
 
 def _same(values: Any, target: pa.DataType) -> Any:

@@ -32,15 +32,17 @@ class Relation:
 
 @dataclass(frozen=True)
 class Assigned:
-    """A column to write: which column of a relation, or which literal, in which type.
+    """A column to write: which column of a relation, or which value, in which type.
 
     Attributes:
         source: the position in the relation; None: `value`.
+        inside: a row with another value than `value` in the relation's column is an error.
     """
 
     field: t.Field
     source: int | None
     value: Any = None
+    inside: bool = False
 
 
 class Engine(Protocol):

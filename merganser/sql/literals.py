@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -9,8 +10,10 @@ import pyarrow as pa
 from sqlglot import exp
 
 from merganser.errors import InvalidInputError
+from merganser.expr.names import spelled
 from merganser.expr.setting import Setting
 from merganser.expr.text import Dialect, parse_projection
+from merganser.handle.table import Table
 
 
 def value_of(tree: exp.Expression, setting: Setting, what: str) -> Any:
@@ -46,6 +49,21 @@ def value_of(tree: exp.Expression, setting: Setting, what: str) -> Any:
         raise InvalidInputError(f"{what}: {tree.sql('spark')!r:.80} is not a value. Give a literal.")
     projection = parse_projection(tree.sql(dialect=Dialect), (), setting=setting)
     return projection.evaluate(pa.table({"": pa.nulls(1)}))[0].as_py()
+
+
+def spelled_spec(table: Table, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what PARTITION says, with the names of the partition columns as the table has them.
+
+    Raises:
+        InvalidInputError: a column is named twice.
+    """
+    names = spelled(spec, table.partition_by)
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise InvalidInputError(
+            f"cannot take the partition of '{table.name}': PARTITION names column '{twice}' twice.", column=twice
+        )
+    return dict(zip(names, spec.values(), strict=True))
 
 
 def default_text(value: Any) -> str:

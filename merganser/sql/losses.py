@@ -15,6 +15,7 @@ from merganser.meta.table_state import MetaReader
 from merganser.scan.rows import counted
 from merganser.sql import statements as s
 from merganser.sql.engine import Engine
+from merganser.sql.literals import spelled_spec
 from merganser.sql.procedures import Given, asked, rollback_target, table_named
 from merganser.sql.state import State
 
@@ -226,7 +227,7 @@ def _tags_lost(table: Table, names: Sequence[str]) -> str | None:
 
 def _partitions_lost(verb: str, table: Table, specs: Sequence[s.Spec]) -> str | None:
     latest = table.latest_snapshot()
-    stored = table.stored_specs(specs, "drop partitions of") or ()
+    stored = table.stored_specs([spelled_spec(table, spec) for spec in specs], "drop partitions of") or ()
     if latest is None:
         return None
     live = _meta(table).state(latest).live

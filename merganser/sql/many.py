@@ -52,7 +52,7 @@ def insert_many(state: State, engine: Embedded, text: str, given: Sequence[Mappi
         return None
     table = state.table(statement.name, statement.options)
     names = [f"col{i}" for i in range(len(items))]
-    columns = insert_columns(table, statement, Relation(names, (), None))
+    columns = insert_columns(state, table, statement, Relation(names, (), None))
     targets = {
         items[c.source].name: c.field.type for c in columns if c.source is not None and _is_place(items[c.source])
     }

@@ -17,7 +17,7 @@ from merganser.schema import types as t
 from merganser.sql import statements as s
 from merganser.sql.dialect import Queries
 from merganser.sql.engine import Assigned, Engine, Relation
-from merganser.sql.literals import value_of
+from merganser.sql.literals import spelled_spec, value_of
 from merganser.sql.result import Result, rows_of
 from merganser.sql.state import State
 from merganser.sql.trees import TEXT
@@ -79,12 +79,8 @@ def insert_query(state: State, engine: Engine, statement: s.Insert) -> Relation:
 
 def insert(state: State, engine: Engine, table: Table, statement: s.Insert, relation: Relation) -> Result:
     """Write the rows of an INSERT."""
-    columns = insert_columns(table, statement, relation)
-    overwrite: Any = None
-    if statement.overwrite:
-        static = {name: value for name, value in statement.partition.items() if value is not None}
-        spec = {name: value_of(value, Setting(), f"cannot write to '{table.name}'") for name, value in static.items()}
-        overwrite = _overwrite(table, spec)
+    columns = insert_columns(state, table, statement, relation)
+    overwrite = _overwrite(table, _static(state, table, statement)) if statement.overwrite else None
     rows = engine.assigned(state, relation, columns)
     given = [column.field.name for column in columns]
     names = None if len(given) == len(table.schema.fields) else given
@@ -92,15 +88,23 @@ def insert(state: State, engine: Engine, table: Table, statement: s.Insert, rela
     return Result(snapshot=snapshot, counts={} if count is None else {"inserted": count})
 
 
-def insert_columns(table: Table, statement: s.Insert, relation: Relation) -> list[Assigned]:
+def insert_columns(state: State, table: Table, statement: s.Insert, relation: Relation) -> list[Assigned]:
     """Return which column of a relation, or which value of PARTITION, an INSERT writes into which column.
 
     Raises:
-        InvalidInputError: the numbers of columns differ, or a name is unknown.
+        InvalidInputError: the numbers of columns differ, a name is unknown, or a value of PARTITION does not fit.
     """
-    static = {name: value for name, value in statement.partition.items() if value is not None}
-    _check_partition(table, statement.partition)
-    return _columns(table, statement, relation, static)
+    return _columns(table, statement, relation, _static(state, table, statement))
+
+
+def _static(state: State, table: Table, statement: s.Insert) -> dict[str, Any]:
+    """Return the values that PARTITION gives, by the columns of the table."""
+    named = spelled_spec(table, statement.partition)
+    _check_partition(table, named)
+    what = f"cannot write to '{table.name}'"
+    spec = {name: value_of(value, Setting(state.zone), what) for name, value in named.items() if value is not None}
+    table.stored_specs([spec], "write to")
+    return spec
 
 
 def insert_into(state: State, engine: Engine, table: Table, relation: Relation) -> Result:
@@ -135,9 +139,7 @@ def _check_partition(table: Table, named: Mapping[str, Any]) -> None:
             )
 
 
-def _columns(
-    table: Table, statement: s.Insert, relation: Relation, static: Mapping[str, exp.Expression]
-) -> list[Assigned]:
+def _columns(table: Table, statement: s.Insert, relation: Relation, static: Mapping[str, Any]) -> list[Assigned]:
     """Return what is written into which column."""
     what = f"cannot write to '{table.name}'"
     fields = {field.name: field for field in table.schema.fields}
@@ -150,9 +152,11 @@ def _columns(
         asked = statement.columns
     else:
         asked = [name for name in fields if name not in static]
-        if n == len(fields) and static:
-            asked = list(fields)
-            fixed = []
+        if n == len(fields) and static:  # the rows say their partitions, too
+            return [
+                Assigned(field, i, static.get(field.name), inside=field.name in static)
+                for i, field in enumerate(fields.values())
+            ]
         if n != len(asked):
             raise InvalidInputError(
                 f"{what}: the query gives {n} columns, and the table has {len(asked)} ({', '.join(asked)}). Nothing "
@@ -179,8 +183,6 @@ def _columns(
 def _overwrite(table: Table, spec: dict[str, Any]) -> Any:
     if not table.partition_by:
         return {}
-    if spec and all(name in spec for name in table.partition_by):
-        return spec
     return "dynamic" if table.definition.options.get(DYNAMIC_PARTITION_OVERWRITE) else spec
 
 

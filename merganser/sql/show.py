@@ -20,6 +20,7 @@ from merganser.schema import types as t
 from merganser.sql import statements as s
 from merganser.sql.define import partitions_of
 from merganser.sql.engine import Engine
+from merganser.sql.literals import spelled_spec
 from merganser.sql.result import Result, rows_of
 from merganser.sql.sources import fields_of
 from merganser.sql.state import State
@@ -83,7 +84,7 @@ def _partitions(table: Table, statement: s.Show) -> Result:
         raise InvalidInputError(f"cannot show the partitions of '{table.name}': the table has no partition columns.")
     asked: Mapping[str, Any] = {}
     if statement.partition is not None:
-        asked = (table.stored_specs([statement.partition], "show the partitions of") or [{}])[0]
+        asked = (table.stored_specs([spelled_spec(table, statement.partition)], "show the partitions of") or [{}])[0]
     found = [
         row for row in partitions_of(table) if all(row[names.index(name)] == value for name, value in asked.items())
     ]
@@ -203,13 +204,14 @@ def _detail(state: State, engine: Engine, statement: s.DescribeDetail) -> Result
     latest = table.latest_snapshot()
     live = [] if latest is None else list(MetaReader(table.definition.paths, table.env, table.name).state(latest).live)
     if statement.partition is not None:
-        lacking = [name for name in table.partition_by if name not in statement.partition]
+        named = spelled_spec(table, statement.partition)
+        lacking = [name for name in table.partition_by if name not in named]
         if lacking or not table.partition_by:
             raise InvalidInputError(
                 f"cannot describe a partition of '{table.name}': PARTITION must name all partition columns"
                 f" ({', '.join(table.partition_by) or 'the table has none'})."
             )
-        stored = (table.stored_specs([statement.partition], "describe a partition of") or [{}])[0]
+        stored = (table.stored_specs([named], "describe a partition of") or [{}])[0]
         row = tuple(stored[name] for name in table.partition_by)
         kinds = table.definition.partition_types
         live = [entry for entry in live if tuple(deserialize(entry.partition, kinds)) == row]

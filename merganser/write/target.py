@@ -24,6 +24,7 @@ from merganser.rules.dialects import keeps_other_columns
 from merganser.rules.gaps import check_can_write
 from merganser.schema.arrow import arrow_type
 from merganser.schema.conform import conform, fill_missing
+from merganser.schema.types import DataType
 from merganser.write import overwrite as ow
 from merganser.write.incoming import Arrival, Prepared, accepted, deletes_among
 
@@ -296,19 +297,25 @@ class WriteTarget:
 
     def _check_inside(self, rows: pa.Table) -> None:
         for name, value in (self.spec or {}).items():
-            kind = self.table.schema.field(name).type
             column = rows.column(name)
-            for chunk in column.unique().chunks if isinstance(column.unique(), pa.ChunkedArray) else [column.unique()]:
-                for scalar in chunk:
-                    if serialize((arrow_to_stored(scalar, kind),), (kind,)) != serialize((value,), (kind,)):
-                        row = (
-                            pc.index(column, scalar).as_py()
-                            if scalar.is_valid
-                            else pc.index(pc.is_null(column), True).as_py()
-                        )
-                        raise InvalidInputError(
-                            f"{self.action}: row {row + 1} (counting from 1) has {name} = '{scalar.as_py()}', outside "
-                            "the partition that is overwritten. Nothing was written.",
-                            column=name,
-                            row=row,
-                        )
+            row = first_outside(column, self.table.schema.field(name).type, value)
+            if row is not None:
+                raise InvalidInputError(
+                    f"{self.action}: row {row + 1} (counting from 1) has {name} = '{column[row].as_py()}', outside "
+                    "the partition that is overwritten. Nothing was written.",
+                    column=name,
+                    row=row,
+                )
+
+
+def first_outside(column: pa.Array | pa.ChunkedArray, kind: DataType, value: Any) -> int | None:
+    """Return the position of the first row of a partition column that has another value than a stored one."""
+    wanted = serialize((value,), (kind,))  # as bytes, as partitions differ: NaN is one of them, and -0.0 is not 0.0
+    codes = pc.dictionary_encode(column, null_encoding="encode")
+    codes = codes.combine_chunks() if isinstance(codes, pa.ChunkedArray) else codes
+    other = [
+        code
+        for code, scalar in enumerate(codes.dictionary)
+        if serialize((arrow_to_stored(scalar, kind),), (kind,)) != wanted
+    ]
+    return min((pc.index(codes.indices, code).as_py() for code in other), default=None)

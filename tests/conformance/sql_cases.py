@@ -16,13 +16,15 @@ from typing import Any
 import pyarrow as pa
 
 from merganser.errors import MerganserError
+from tests.conformance.sql_statements import sessions
 
 FILE = Path(__file__).parent.parent / "vectors" / "sql.json"
 
 
 def cases(face: str) -> list[dict[str, Any]]:
     """Return the cases that hold on a face, "embedded" or "spark"."""
-    return [case for case in json.loads(FILE.read_text(encoding="utf-8")) if face in case["faces"]]
+    every = [*json.loads(FILE.read_text(encoding="utf-8")), *sessions()]
+    return [case for case in every if face in case["faces"]]
 
 
 def check(case: dict[str, Any], run: Callable[[str], pa.Table]) -> None:

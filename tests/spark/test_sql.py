@@ -78,6 +78,14 @@ def test_tables_too_large_for_the_driver_are_read_and_changed_by_tasks(session: 
     assert session.sql("SELECT id FROM t LIMIT 5").count() == 5
 
 
+def test_a_row_outside_of_partition_is_found_by_tasks(session: Any, with_tasks: None) -> None:
+    session.sql("CREATE TABLE t (id INT, p STRING) PARTITIONED BY (p)")
+    session.sql("INSERT INTO t PARTITION (p = 'a') SELECT CAST(id AS INT), 'a' FROM range(9)")
+    with pytest.raises(InvalidInputError, match=r"a row has p = 'b', outside of PARTITION \(p = 'a'\)"):
+        session.sql("INSERT OVERWRITE t PARTITION (p = 'a') SELECT CAST(id AS INT), if(id = 7, 'b', 'a') FROM range(9)")
+    assert session.sql("SELECT count(*) FROM t").collect()[0][0] == 9
+
+
 def test_rows_without_a_key_are_changed_by_subqueries(session: Any) -> None:
     session.sql("CREATE TABLE log (id INT, s STRING, r ROW<x INT>, n INT)")
     session.sql("INSERT INTO log VALUES (1, 'a', NULL, 0), (1, 'a', named_struct('x', 5), 0), (NULL, NULL, NULL, 0)")

@@ -1,0 +1,80 @@
+"""More sessions of SQL statements, of what `vectors/sql.json` leaves open; each holds embedded and on Spark.
+
+A step is a statement, and what it gives: nothing, rows in any order, or words of the message of its error.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+Step = str | tuple[str, list[list[Any]]] | tuple[str, str]
+
+_PARTS: Final = (
+    "CREATE TABLE t (id INT, p STRING, n INT) PARTITIONED BY (p, n)",
+    "INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 1), (3, 'b', 2)",
+)
+_PARTS_HELD: Final = ("SELECT * FROM t", [[1, "a", 1], [2, "b", 1], [3, "b", 2]])
+
+SESSIONS: Final[dict[str, tuple[Step, ...]]] = {
+    "rows-outside-of-partition-are-refused": (
+        *_PARTS,
+        ("INSERT OVERWRITE t PARTITION (p = 'a') VALUES (15, 'b', 1)", "has p = 'b'|(p = 'a')|nothing was written"),
+        ("INSERT OVERWRITE t PARTITION (p = 'a', n = 1) VALUES (16, 'b', 1)", "outside|p = 'b'"),
+        ("INSERT OVERWRITE t PARTITION (n = 1) VALUES (17, 'b', 2)", "has n = '2'|(n = '1')"),
+        ("INSERT INTO t PARTITION (p = 'a') VALUES (18, 'a', 7), (18, NULL, 1)", "has p = null|outside"),
+        ("INSERT INTO t PARTITION (p = 'a', n = 1) VALUES (19, 'b', 1)", "outside"),
+        ("INSERT INTO t PARTITION (p = NULL, n = 1) VALUES (20, 'b', 1)", "(p = null)"),
+        (
+            "INSERT OVERWRITE t /*+ OPTIONS('dynamic-partition-overwrite' = 'false') */ PARTITION (p = 'a') "
+            "VALUES (21, 'a', 1), (22, 'b', 1)",
+            "outside",
+        ),
+        _PARTS_HELD,
+        "INSERT OVERWRITE t PARTITION (P = 'b') VALUES (23, 'b', 2)",
+        "INSERT INTO t PARTITION (p = 'c', n = '3') SELECT id, 'c', CAST(3L AS INT) FROM VALUES (24) AS v(id)",
+        "INSERT INTO t PARTITION (p = NULL, n = NULL) VALUES (25, NULL, NULL)",
+        "INSERT INTO t PARTITION (N = 4, p = 'd') VALUES (26)",
+        ("SELECT * FROM t", [
+            [1, "a", 1], [2, "b", 1], [23, "b", 2], [24, "c", 3], [25, None, None], [26, "d", 4],
+        ]),
+    ),
+    "a-partition-is-replaced-by-nothing-only-if-asked": (
+        *_PARTS,
+        "INSERT OVERWRITE t PARTITION (p = 'a', n = 1) SELECT 1 WHERE false",
+        "INSERT OVERWRITE t PARTITION (p = 'b') SELECT 1, 1 WHERE false",
+        _PARTS_HELD,
+        "INSERT OVERWRITE t /*+ OPTIONS('dynamic-partition-overwrite' = 'false') */ PARTITION (p = 'b') "
+        "SELECT 1, 1 WHERE false",
+        ("SELECT * FROM t", [[1, "a", 1]]),
+    ),
+    "values-of-partition-are-of-the-type": (
+        "CREATE TABLE t (id INT, d DATE) PARTITIONED BY (d)",
+        "INSERT INTO t PARTITION (d = '2026-01-02') VALUES (1)",
+        ("INSERT INTO t PARTITION (d = 'nonsense') VALUES (2)", "'nonsense' is not a value of partition column 'd'"),
+        ("INSERT INTO t PARTITION (d = '2026-01-02', D = '2026-01-03') VALUES (2)", "twice"),
+        ("INSERT INTO t PARTITION (dd = '2026-01-02') VALUES (2)", "'dd' is not a partition column"),
+        ("SHOW PARTITIONS t PARTITION (D = '2026-01-02')", [["d=2026-01-02"]]),
+        "ALTER TABLE t PARTITION (D = '2026-01-02') COMPACT",
+        ("SELECT * FROM t", [[1, "2026-01-02"]]),
+        "TRUNCATE TABLE t PARTITION (D = DATE '2026-01-02')",
+        ("SELECT * FROM t", []),
+        ("ALTER TABLE t DROP PARTITION (D = '2026-01-02')", "no such partition"),
+    ),
+}  # fmt: skip
+
+
+def sessions() -> list[dict[str, Any]]:
+    """Return the sessions in the shape of `vectors/sql.json`."""
+    return [
+        {"name": name, "faces": ("embedded", "spark"), "steps": [_step(step) for step in steps]}
+        for name, steps in SESSIONS.items()
+    ]
+
+
+def _step(step: Step) -> dict[str, Any]:
+    match step:
+        case (sql, str(words)):
+            return {"sql": sql, "error": words.split("|")}
+        case (sql, rows):
+            return {"sql": sql, "rows": rows}
+    return {"sql": step}
