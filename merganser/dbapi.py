@@ -228,7 +228,7 @@ class Cursor:
     def execute(self, operation: str, parameters: Mapping[str, Any] | None = None) -> Cursor:
         """Run statements with values for `:name`."""
         session = self._session()
-        named = parameters is None or isinstance(parameters, Mapping)
+        named = not parameters or isinstance(parameters, Mapping)  # some tools pass an empty tuple for none
         if not named or (parameters and _FOREIGN.search(operation) and ":" not in operation):
             raise ProgrammingError(_NAMES)
         with _translated():

@@ -145,6 +145,7 @@ def test_an_error_is_of_pep_249_and_has_the_cause(connection: mg.dbapi.Connectio
 def test_positions_and_rollback_and_closed_connections_are_refused(connection: mg.dbapi.Connection) -> None:
     with pytest.raises(mg.dbapi.ProgrammingError, match=":name"):
         connection.cursor().execute("SELECT * FROM t WHERE id = ?", (1,))
+    assert connection.cursor().execute("SELECT 1 AS n", ()).fetchall() == [(1,)]  # type: ignore[arg-type]
     with pytest.raises(mg.dbapi.NotSupportedError, match="one commit"):
         connection.rollback()
     connection.close()
