@@ -32,14 +32,14 @@ import pyarrow.parquet as pq
 from merganser.codec import group_bounds
 from merganser.codec.old_calendar import TIMES_END, calendar_of, holds_times
 from merganser.codec.parquet_footer import Chunks, check_footer, has_checksum, parsed, read_footer, with_raw_int96
-from merganser.codec.parquet_pages import Kept
-from merganser.codec.parquet_where import read_where
+from merganser.codec.parquet_pages import Kept, is_alike
+from merganser.codec.parquet_where import read_where, undamaged_leaves
 from merganser.codec.physical import decoding, exact_table, unit_factor
 from merganser.codec.row_groups import RowGroups, WriteFormat, schema_with_ids
 from merganser.codec.stored import Stored, arrow_to_stored
 from merganser.errors import FormatError, InvalidInputError, InvariantError, UnsupportedError
 from merganser.schema import types as t
-from merganser.schema.arrow import fields_from_arrow, timestamp_unit
+from merganser.schema.arrow import arrow_type, fields_from_arrow, timestamp_unit
 
 DELTA_INTEGERS: Final = True
 """Whether integers that lie close together are written as DELTA_BINARY_PACKED.
@@ -239,6 +239,29 @@ class ParquetFileReader:
     def all_zero(self, column: str) -> bool:
         """Return whether the footer notes that a column is 0 in every row; see `FileReader.all_zero`."""
         return self._notes.get(_ALL_ZERO.encode()) == column.encode()
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether a writer made it that is known to store one version of a key."""
+        return bool(self._notes) or str(self._metadata.created_by or "").startswith("parquet-mr")
+
+    def is_plain(self, field: t.Field) -> bool:
+        """Return whether a column is stored in the type of a field, in a form that engines decode alike.
+
+        Not in files of another machine, nor with times of an old calendar.
+        """
+        span = self._leaves.get(field.name)
+        if span is None or len(span) != 1 or not isinstance(self._file, pa.OSFile) or self._calendar is not None:
+            return False
+        kind, physical = self._schema.field(field.name).type, self._parquet.schema.column(span[0]).physical_type
+        alike = is_alike(kind, physical) or (physical == "FIXED_LEN_BYTE_ARRAY" and pa.types.is_decimal128(kind))
+        return bool(alike and kind == arrow_type(field.type))
+
+    def is_undamaged(self, fields: Sequence[t.Field]) -> bool:
+        """Return whether all pages of some columns of a local file are as their checksums say."""
+        leaves = [leaf for field in fields for leaf in self._span(field)]
+        groups = range(len(self.group_rows))
+        return not leaves or not self.row_count or undamaged_leaves(self._path, self._chunks, groups, leaves)
 
     def sums_pages(self) -> bool:
         """Return whether the first page of each column of the first row group has one; see `FileReader.sums_pages`."""

@@ -52,7 +52,7 @@ def read_where(
             is_alike(schema.field(leaf).type, kind) for leaf, kind in zip(leaves, kinds, strict=True)
         ):
             return None
-        if not _undamaged(path, chunks, groups, leaves):
+        if not undamaged_leaves(path, chunks, groups, leaves):
             return None
         before = sum(metadata.row_group(i).num_rows for i in range(groups.start))
         rows = sum(metadata.row_group(i).num_rows for i in groups)
@@ -64,7 +64,8 @@ def read_where(
         return None
 
 
-def _undamaged(path: str, chunks: Chunks, groups: range, leaves: Sequence[int]) -> bool:
+def undamaged_leaves(path: str, chunks: Chunks, groups: range, leaves: Sequence[int]) -> bool:
+    """Return whether the pages of some columns are as their checksums say, in some row groups of a local file."""
     stretches = []
     for number in groups:
         for leaf in leaves:

@@ -154,7 +154,7 @@ class DataFileReader:
         # its output a new checksum, believes no damaged input.
         every = groups_filter is None and rows_filter is None and only is None
         whole = every and len(self._evolution.stored) == len(target.fields)
-        self._reader = _open(storage, target, whole=whole, every_byte=every_byte)
+        self._reader = open_file(storage, target, whole=whole, every_byte=every_byte)
         held = None
         if target.constants and not {name for name, _ in target.constants} <= {*self._reader.column_names}:
             held = self._reader.column_names
@@ -465,7 +465,7 @@ def _read_alike(storage: Storage, targets: Sequence[FileToRead], columns: Sequen
     return read_many(files, rows, columns, path=targets[0].path, checksums=checksums)
 
 
-def _open(storage: Storage, target: FileToRead, *, whole: bool, every_byte: bool) -> FileReader:
+def open_file(storage: Storage, target: FileToRead, *, whole: bool = False, every_byte: bool = False) -> FileReader:
     """Return the reader of a file, whose checksum is verified where that is cheap: not of large ORC files read in part.
 
     Args:

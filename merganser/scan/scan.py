@@ -106,7 +106,11 @@ class Scan(Rows):
 
         Rows of changes come in their order, and the two rows of an update in one batch, if the columns show kinds.
         """
-        tables = self._limited(self._tables())
+        yield from self.batches_of(self.plan)
+
+    def batches_of(self, planned: Callable[[], Plan]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a plan of this scan, or of a part of one, as `to_batches` does."""
+        tables = self._limited(self._tables(planned))
         if self._shows_changes:
             yield from in_batches(self.what, tables)
             return
@@ -116,7 +120,7 @@ class Scan(Rows):
     def to_arrow(self) -> pa.Table:
         """Return all rows as one table. The order of rows is not defined."""
         if self.limit is not None:
-            tables = list(self._limited(self._tables()))
+            tables = list(self._limited(self._tables(self.plan)))
         else:
             parts = self._of_splits(self.plan(), list)
             tables = [table for part in parts for table in part]
@@ -219,8 +223,8 @@ class Scan(Rows):
 
             return self.env.map(read, found.splits)
 
-    def _tables(self) -> Iterator[pa.Table]:
-        found = self.plan()
+    def _tables(self, planned: Callable[[], Plan]) -> Iterator[pa.Table]:
+        found = planned()
         schema = self.schema
         ordered = self._shows_changes or self.table.options.get(r.SCAN_PLAN_SORT_PARTITION)
         gather = self.env.gather if not ordered else _in_turn

@@ -16,13 +16,13 @@ from merganser.expr.setting import Setting
 from merganser.expr.tree import Column, Null
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
-from merganser.options.option import DURATION
+from merganser.options.option import BYTES, DURATION
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, nullable_schema
 from merganser.sql.engine import Assigned, Relation
-from merganser.sql.query import Batches, Running, Source, bind, run
+from merganser.sql.query import Batches, Limits, Running, Source, bind, run
 from merganser.sql.sources import Sources
-from merganser.sql.state import MAX_ROWS, TIMEOUT, State
+from merganser.sql.state import MAX_ROWS, MEMORY, TIMEOUT, State
 from merganser.write.target import first_outside
 
 
@@ -51,7 +51,8 @@ class Embedded:
                 "or ms.read_stream on Spark, or SET 'execution.runtime-mode' = 'batch'."
             )
         bound = bind(tree, resolve or Sources(state).source, setting_of(state))
-        reader = run(bound, timeout=_seconds(state), running=self._running)
+        limits = Limits(_seconds(state), _bytes(state))
+        reader = run(bound, limits, running=self._running)
         return Relation(bound.names, bound.types, reader)
 
     def result(self, state: State, relation: Relation) -> pa.Table:
@@ -118,6 +119,11 @@ def _seconds(state: State) -> float | None:
     if text is None:
         return None
     return DURATION.parse(text).total_seconds()
+
+
+def _bytes(state: State) -> int | None:
+    text = state.options.get(MEMORY)
+    return None if text is None else BYTES.parse(text)
 
 
 def _whole(key: str, text: str) -> int:

@@ -231,7 +231,7 @@ FORMS: Final[tuple[Form, ...]] = (
     Form(
         _S, "SET, RESET", "SET [key [= value]]\nRESET [key]",
         "Sets an option of the session: `timezone`, `execution.runtime-mode`, `sql.timeout`, `sql.max-rows`, "
-        "`table-storage.<option>` for tables that are created later, and "
+        "`sql.memory`, `table-storage.<option>` for tables that are created later, and "
         "`spark.paimon.[catalog.database.table.]<option>` "
         "for reads.",
         "SET timezone = 'Europe/Berlin';\nRESET timezone;",

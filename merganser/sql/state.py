@@ -19,9 +19,10 @@ RUNTIME_MODE: Final = "execution.runtime-mode"
 TIME_ZONE: Final = "timezone"
 TIMEOUT: Final = "sql.timeout"
 MAX_ROWS: Final = "sql.max-rows"
+MEMORY: Final = "sql.memory"
 NEW_TABLES: Final = "table-storage."
 READS: Final = "spark.paimon."
-SESSION_OPTIONS: Final = (RUNTIME_MODE, TIME_ZONE, TIMEOUT, MAX_ROWS, "checkpoint")
+SESSION_OPTIONS: Final = (RUNTIME_MODE, TIME_ZONE, TIMEOUT, MAX_ROWS, MEMORY, "checkpoint")
 
 
 class CatalogLike(Protocol):

@@ -113,7 +113,7 @@ IMPORTS_IN_FUNCTIONS: Final[dict[str, str]] = {
     "handle.writing": "readers of CSV and JSON files, wanted by few",
     "scan.rows": "conversions to pandas and Polars",
     "catalogs.filesystem": "SQL: a parser and an engine",
-    "sql.query.duck": "datasets of Arrow, which bring pandas: wanted by queries over tables alone",
+    "sql.query.views": "datasets of Arrow, which bring pandas: wanted by queries over tables alone",
     "progress.work": "Rich, wanted by long work alone",
     "codec.avro_accelerator": "polars-avro, whose import takes 150 ms, where it pays",
     "storage.paths": "numpy, for the shortest digits of a float partition value",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,16 +22,18 @@ from merganser.sql.query.casts import MACROS
 from merganser.sql.query.keys import keys_asked
 from merganser.sql.query.kinds import is_null
 from merganser.sql.query.texts import macros
+from merganser.sql.query.views import Views
 
 _BATCH: Final = 65_536
 _CANDIDATES: Final = re.compile(r"\n.*", re.DOTALL)
 _OPEN = threading.Lock()
+_OF_FILES: Final = (duckdb.IOException, duckdb.InvalidInputException)
 
 
 @cache
 def _root() -> duckdb.DuckDBPyConnection:
     """The database of the process: it holds the macros and no rows."""
-    root = duckdb.connect(":memory:")
+    root = duckdb.connect(":memory:", config={"temp_directory": os.path.join(tempfile.gettempdir(), "merganser-sql")})
     for macro in (*MACROS, *macros()):
         root.execute(macro)
     return root
@@ -54,47 +58,101 @@ class Batches:
         return pa.Table.from_batches(self.batches, self.schema)
 
 
-def run(bound: BoundQuery, *, timeout: float | None = None, running: Running | None = None) -> Batches:
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a query may take.
+
+    Attributes:
+        seconds: after which it is stopped; None: it may run as long as it takes.
+        memory: bytes that the queries of this process may hold together, the others being on disk; None: 80 % of the
+            machine's.
+    """
+
+    seconds: float | None = None
+    memory: int | None = None
+
+
+NO_LIMITS: Final = Limits()
+
+
+def run(bound: BoundQuery, limits: Limits = NO_LIMITS, *, running: Running | None = None) -> Batches:
     """Run a query, and return its rows as they are computed.
 
     Args:
-        timeout: seconds after which it is stopped; None: it may run as long as it takes.
+        limits: what it may take.
         running: is told how to stop the query.
 
     Raises:
         InvalidInputError: a value overflows, does not cast, or a division by zero.
     """
     schema = pa.schema([pa.field(n, _arrow(k)) for n, k in zip(bound.names, bound.types, strict=True)])
-    if bound.plain is not None and timeout is None:
+    if bound.plain is not None and limits.seconds is None:
         return Batches(schema, _read(bound.references[0], bound.plain, schema))
 
     def batches() -> Iterator[pa.RecordBatch]:
-        scans = scanned([rows_of(reference) for reference in bound.references])
-        with _OPEN:
-            connection = _root().cursor()
-        timer = None if timeout is None else threading.Timer(timeout, connection.interrupt)
-        if timer is not None:
-            timer.daemon = True
-            timer.start()
-        if running is not None:
-            running.stop = connection.interrupt
+        scans = [rows_of(reference) for reference in bound.references]
+        begun = False
         try:
-            connection.execute(f"SET TimeZone = '{bound.setting.zone or 'UTC'}'")
-            for reference, scan in zip(bound.references, scans, strict=True):
-                connection.register(reference.view, scan)
-            for batch in connection.sql(bound.text).to_arrow_reader(_BATCH):
+            for batch in _computed(bound, scans, limits, plain=True, running=running):
+                begun = True
                 yield _conformed(batch.columns, schema)
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
-            of_scan = next((scan.error for scan in scans if scan.error is not None), None)
-            raise (of_scan or told(error, timeout)) from error
-        finally:
-            if running is not None:
-                running.stop = None
-            if timer is not None:
-                timer.cancel()
-            connection.close()
+        except _FileError as error:
+            if begun:
+                raise told(error.cause, limits.seconds) from error.cause
+            # Our reader says what is wrong with the file, or reads it.
+            for batch in _computed(bound, scans, limits, plain=False, running=running):
+                yield _conformed(batch.columns, schema)
 
     return Batches(schema, batches())
+
+
+class _FileError(Exception):
+    """DuckDB could not read a file."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+def _computed(
+    bound: BoundQuery, scans: Sequence[Any], limits: Limits, *, plain: bool, running: Running | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield what a query returns, as DuckDB has it.
+
+    Args:
+        scans: the rows of each reference.
+        plain: DuckDB may read files.
+
+    Raises:
+        _FileError: it could not read one.
+    """
+    with _OPEN:
+        connection = _root().cursor()
+    timer = None if limits.seconds is None else threading.Timer(limits.seconds, connection.interrupt)
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    if running is not None:
+        running.stop = connection.interrupt
+    views = Views(connection, plain=plain, joined=len(scans) > 1)
+    try:
+        if limits.memory is not None:
+            connection.execute(f"SET memory_limit = '{limits.memory} bytes'")
+        connection.execute(f"SET TimeZone = '{bound.setting.zone or 'UTC'}'")
+        for reference, scan in zip(bound.references, scans, strict=True):
+            views.show(reference.view, scan)
+        yield from connection.sql(bound.text).to_arrow_reader(_BATCH)
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        of_scan = next((scan.error for scan in views.read if scan.error is not None), None)
+        if of_scan is None and views.of_files and isinstance(error, _OF_FILES) and ".parquet" in str(error):
+            raise _FileError(error) from error
+        raise (of_scan or told(error, limits.seconds)) from error
+    finally:
+        if running is not None:
+            running.stop = None
+        if timer is not None:
+            timer.cancel()
+        connection.close()
 
 
 @dataclass
@@ -102,15 +160,6 @@ class Running:
     """The query that runs: `stop`, called from another thread, ends it."""
 
     stop: Callable[[], None] | None = None
-
-
-def scanned(scans: Sequence[Any]) -> Sequence[Any]:
-    """Return scans as DuckDB reads them."""
-    if not scans:
-        return ()
-    from merganser.sql.query.scanned import Scanned  # noqa: PLC0415 - datasets of Arrow and pandas, 0.2 s
-
-    return [Scanned(scan) for scan in scans]
 
 
 def _arrow(kind: t.DataType) -> pa.DataType:

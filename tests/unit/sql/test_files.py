@@ -1,0 +1,237 @@
+"""What DuckDB reads from data files by itself is what our reader returns."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import merganser as mg
+from merganser.errors import FormatError
+from merganser.scan.plain import PlainScan, plain_scan
+from tests.golden.test_golden import NAMES, TABLES
+
+KEY: dict[str, Any] = {"primary_key": ["p", "k"], "options": {"bucket": "2", "target-file-size": "4 kb"}}
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> mg.Catalog:
+    catalog = mg.catalog(str(tmp_path / "wh"))
+    catalog.create_database("default")
+    return catalog
+
+
+def plain_of(table: mg.Table) -> PlainScan | None:
+    return plain_scan(table.read())
+
+
+def is_whole(table: mg.Table) -> bool:
+    """Whether DuckDB reads all of a table."""
+    found = plain_of(table)
+    return found is not None and found.rest is None
+
+
+def through_files(catalog: mg.Catalog, name: str) -> pa.Table:
+    """All rows of a table, by a query that DuckDB computes."""
+    return catalog.sql(f"SELECT t.*, 1 + 1 AS two FROM {name} t").drop_columns("two")
+
+
+def rows_of(table: pa.Table) -> list[str]:
+    return sorted(map(repr, table.to_pylist()))
+
+
+def same(catalog: mg.Catalog, name: str) -> None:
+    table = catalog.table(name)
+    expected = table.read().to_arrow()
+    found = through_files(catalog, name)
+    assert found.schema.names == expected.schema.names
+    assert rows_of(found) == rows_of(expected)
+    counted = catalog.sql(f"SELECT count(*) AS n FROM {name} a JOIN (SELECT 1 AS one) b ON true")
+    assert counted.to_pylist() == [{"n": expected.num_rows}]
+    narrow = table.schema.names[:2]
+    listed = ", ".join(f"`{column}`" for column in narrow)
+    few = catalog.sql(f"SELECT {listed}, count(*) AS n FROM {name} GROUP BY {listed}")
+    assert rows_of(few.select(narrow)) == sorted(set(rows_of(expected.select(narrow))))
+
+
+def history(catalog: mg.Catalog, rng: random.Random, steps: int) -> Iterator[None]:
+    table, columns = catalog.table("default.t"), ["a"]
+    for step in range(steps):
+        draw = rng.random()
+        keyed = bool(table.primary_key)
+        if draw < 0.6 or step == 0:
+            rows = [
+                {"p": rng.choice("xy"), "k": rng.randrange(60), **{name: rng.randrange(99) for name in columns}}
+                for _ in range(rng.choice([1, 5, 60, 400]))
+            ]
+            if keyed:
+                rows = list({(row["p"], row["k"]): row for row in rows}.values())
+            table.write(rows)
+        elif draw < 0.75:
+            low = rng.randrange(60)
+            table.delete(f"k BETWEEN {low} AND {low + rng.randrange(9)}")
+        elif draw < 0.85:
+            table.compact(full=rng.random() < 0.5)
+        elif draw < 0.9:
+            new = f"c{step}"
+            catalog.sql(f"ALTER TABLE t ADD COLUMN {new} INT")
+            columns.append(new)
+        elif draw < 0.95 and len(columns) > 1:
+            old = columns.pop()
+            catalog.sql(f"ALTER TABLE t RENAME COLUMN {old} TO r{step}")
+            columns.append(f"r{step}")
+        else:
+            catalog.sql(f"ALTER TABLE t ALTER COLUMN {columns[-1]} TYPE BIGINT")
+        table = catalog.table("default.t")
+        yield
+
+
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "keys": KEY,
+    "keys and partitions": {**KEY, "partition_by": ["p"]},
+    "dynamic buckets": {"primary_key": ["k"], "options": {"dynamic-bucket.target-row-num": "20"}},
+    "deletion vectors": {**KEY, "options": {"bucket": "1", "deletion-vectors.enabled": "true"}},
+    "by a field": {**KEY, "options": {"bucket": "1", "sequence.field": "a"}},
+    "append": {"options": {"deletion-vectors.enabled": "true"}},
+    "append in buckets": {"options": {"bucket": "2", "bucket-key": "k", "deletion-vectors.enabled": "true"}},
+    "append and partitions": {"partition_by": ["p"], "options": {"deletion-vectors.enabled": "true"}},
+    "partial update": {**KEY, "options": {"bucket": "1", "merge-engine": "partial-update",
+                                          "partial-update.remove-record-on-delete": "true"}},
+    "keys in ORC": {**KEY, "options": {"bucket": "1", "file.format": "orc"}},
+    "without compaction": {**KEY, "options": {"bucket": "1", "write-only": "true"}},
+}  # fmt: skip
+
+
+READ = set(LAYOUTS) - {"keys in ORC"}
+"""Layouts of which DuckDB reads files."""
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_after_any_history_the_rows_are_equal(catalog: mg.Catalog, layout: str, seed: int) -> None:
+    how = LAYOUTS[layout]
+    catalog.create_table("default.t", {"p": "STRING NOT NULL", "k": "INT NOT NULL", "a": "INT"}, **how)
+    read = 0
+    for _ in history(catalog, random.Random(seed), 14):
+        same(catalog, "default.t")
+        read += plain_of(catalog.table("default.t")) is not None
+    assert bool(read) == (layout in READ)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("ts9")])  # queries compute with micros
+def test_tables_of_others_are_equal(name: str, tmp_path: Path) -> None:
+    (tmp_path / "golden.db").mkdir()
+    (tmp_path / "golden.db" / name).symlink_to(TABLES / name)
+    same(mg.catalog(str(tmp_path)), f"golden.{name}")
+
+
+def one_file(table: mg.Table) -> Path:
+    (path,) = Path(table.path).rglob("data-*.parquet")
+    return path
+
+
+def test_a_damaged_page_is_found_and_told_by_our_reader(catalog: mg.Catalog) -> None:
+    table = catalog.create_table("default.t", {"k": "INT", "v": "STRING"})
+    table.write(pa.table({"k": range(1000), "v": [f"text {i}" for i in range(1000)]}))
+    path = one_file(table)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(FormatError, match=r"damaged|checksum"):
+        catalog.sql("SELECT count(v), sum(k) FROM t")
+
+
+def test_a_missing_file_is_told_by_our_reader(catalog: mg.Catalog) -> None:
+    table = catalog.create_table("default.t", {"k": "INT"})
+    table.write([{"k": 1}])
+    query = "SELECT sum(k) AS n FROM t"
+    assert catalog.sql(query).to_pylist() == [{"n": 1}]
+    one_file(table).unlink()
+    with pytest.raises(FormatError, match="it is missing"):
+        catalog.sql(query)
+
+
+@pytest.mark.parametrize("column", ["filename", "file_row_number", "a b", 'q"x', "SELECT", "größe"])
+def test_odd_names_of_columns(catalog: mg.Catalog, column: str) -> None:
+    schema = {"k": "INT NOT NULL", column: "INT"}
+    options = {"bucket": "1", "deletion-vectors.enabled": "true"}
+    table = catalog.create_table("default.t", schema, primary_key=["k"], options=options)
+    table.write([{"k": 1, column: 10}, {"k": 2, column: 20}])
+    table.delete("k = 2")
+    table.write([{"k": 1, column: 11}, {"k": 3, column: 30}])
+    same(catalog, "default.t")
+
+
+def test_partitions_whose_names_are_patterns(catalog: mg.Catalog) -> None:
+    table = catalog.create_table("default.t", {"p": "STRING", "k": "INT"}, partition_by=["p"])
+    table.write([{"p": p, "k": 1} for p in ("a*", "ab", "[ab]", "a?", "{a}", "a=b", "a b", "ä", "")])
+    same(catalog, "default.t")
+
+
+def test_all_types(catalog: mg.Catalog) -> None:
+    catalog.sql(
+        "CREATE TABLE t (a BOOLEAN, b TINYINT, c SMALLINT, d INT, e BIGINT, f FLOAT, g DOUBLE, h DECIMAL(5,2), "
+        "i DECIMAL(38,10), j CHAR(3), k VARCHAR(9), l STRING, m BINARY(2), n BYTES, o DATE, p TIME(3), q TIMESTAMP(3), "
+        "r TIMESTAMP(6), s TIMESTAMP(9), t TIMESTAMP_LTZ(6), u ARRAY<INT>, v MAP<STRING, INT>, w ROW<x INT, y STRING>)"
+    )
+    table = catalog.table("default.t")
+    assert not is_whole(table)
+    kinds = table.read().schema
+    rows = pa.table([pa.nulls(3, kind.type) for kind in kinds], schema=kinds)
+    table.write(rows)
+    same(catalog, "default.t")
+    plain = [name for name in kinds.names if name not in "pstuvw" or name == "t"]
+    assert plain_scan(table.read(columns=plain)) is not None
+    assert plain_scan(table.read(columns=["s"])) is None
+
+
+def test_one_query_reads_files_and_what_is_merged(catalog: mg.Catalog) -> None:
+    options = {"bucket": "1", "sequence.field": "v", "write-only": "true"}
+    table = catalog.create_table(
+        "default.t",
+        {"p": "STRING", "k": "INT", "v": "INT"},
+        primary_key=["p", "k"],
+        partition_by=["p"],
+        options=options,
+    )
+    table.write([{"p": "files", "k": 1, "v": 1}, {"p": "merged", "k": 1, "v": 5}])
+    table.write([{"p": "merged", "k": 1, "v": 4}])
+    found = plain_of(table)
+    assert found is not None
+    assert found.rest is not None
+    same(catalog, "default.t")
+    assert catalog.sql("SELECT a.v FROM t a JOIN t b ON a.p = b.p ORDER BY a.v").column("v").to_pylist() == [1, 5]
+
+
+def test_the_rows_of_many_commits_are_hidden_by_newer_ones(catalog: mg.Catalog) -> None:
+    table = catalog.create_table(
+        "default.t",
+        {"p": "STRING", "k": "INT", "a": "INT"},
+        **{**KEY, "options": {"bucket": "1", "write-only": "true"}},
+    )
+    for step in range(1, 9):
+        table.write([{"p": "x", "k": k, "a": step} for k in range(0, 60, step)])
+    assert is_whole(table)
+    same(catalog, "default.t")
+    table.write([{"p": "x", "k": k, "a": 9} for k in range(0, 60, 9)])
+    table.write([{"p": "x", "k": k, "a": 10} for k in range(0, 60, 10)])
+    assert not is_whole(table)
+    same(catalog, "default.t")
+
+
+def test_memory_is_bounded(catalog: mg.Catalog) -> None:
+    table = catalog.create_table("default.t", {"k": "INT", "v": "STRING"})
+    count = 300_000
+    table.write(pa.table({"k": pa.array(range(count), pa.int32()), "v": [f"text {i:050d}" for i in range(count)]}))
+    session = catalog.session()
+    session.sql("SET 'sql.memory' = '40 mb'")
+    try:
+        found = session.sql("SELECT count(*) AS n FROM (SELECT v, max(k) FROM t GROUP BY v)")
+    finally:
+        session.sql("SET 'sql.memory' = '8 gb'")
+        session.sql("SELECT 1")
+    assert found.to_pylist() == [{"n": count}]
