@@ -64,7 +64,8 @@ def asked(state: State, statement: s.Call) -> tuple[str, Procedure, Given]:
     procedure = PROCEDURES.get(name[-1].lower())
     if procedure is None:
         raise NotFoundError(
-            f"there is no procedure 'sys.{name[-1]}'. {did_you_mean(name[-1].lower(), list(PROCEDURES))}"
+            f"there is no procedure 'sys.{name[-1]}'. {did_you_mean(name[-1].lower(), list(PROCEDURES))}",
+            procedure=name[-1],
         )
     return name[-1].lower(), procedure, _arguments(name[-1], procedure, statement)
 

@@ -15,6 +15,7 @@ from merganser.sql import statements as s
 from merganser.sql.embedded import Embedded
 from merganser.sql.engine import Engine
 from merganser.sql.parse import parse
+from merganser.sql.places import point
 from merganser.sql.procedures import call
 from merganser.sql.result import Result
 from merganser.sql.state import State
@@ -78,6 +79,7 @@ class Session:
                 if len(parsed) > 1:
                     ran = "Nothing before it was run." if number == 1 else "The statements before it have run."
                     error.message = f"statement {number} of {len(parsed)}: {error.message} {ran}"
+                point(error, text, number)
                 raise
             yield result
 

@@ -27,6 +27,10 @@ _CLOSINGS: Final = {
 }
 _NAMES: Final = {"'": "string", '"': "string", "`": "quoted name", "/*": "comment"}
 _HINT: Final = re.compile(r"/\*\+.*?\*/", re.DOTALL)
+_SHOWN: Final = 120
+"""Maximum number of letters of a line that an error shows."""
+_SHOWN_BEFORE: Final = 100
+"""Maximum number of these letters before the place of the error."""
 _QUOTED: Final = (TokenType.STRING, TokenType.IDENTIFIER)
 
 
@@ -45,6 +49,15 @@ def place(text: str, offset: int) -> tuple[int, int]:
     return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
 
 
+def pointed(text: str, offset: int) -> str:
+    """Return the line of an offset, or what is near it in a long line, and a caret under it."""
+    line, column = place(text, offset)
+    shown = text.split("\n")[line - 1].rstrip("\r")
+    first = max(0, column - _SHOWN_BEFORE)
+    before = re.sub(r"[^\t]", " ", shown[first : column - 1])
+    return f"  {shown[first : first + _SHOWN]}\n  {before}^"
+
+
 def fail(text: str, offset: int, why: str) -> NoReturn:
     """Raise a syntax error at an offset of the text.
 
@@ -52,10 +65,8 @@ def fail(text: str, offset: int, why: str) -> NoReturn:
         SqlSyntaxError: always.
     """
     line, column = place(text, offset)
-    shown = text.splitlines()[line - 1][:120] if text.strip() else ""
     raise SqlSyntaxError(
-        f"cannot parse the statement at line {line}, column {column}: {why}\n  {shown}\n  {' ' * (column - 1)}^\n"
-        "Nothing was run.",
+        f"cannot parse the statement at line {line}, column {column}: {why}\n{pointed(text, offset)}\nNothing was run.",
         line=line,
         column=column,
     )

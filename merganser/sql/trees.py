@@ -6,6 +6,7 @@ its options are put into the name: `t` becomes `` `t<NUL>{"k": "v"}` ``. `hinted
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ from sqlglot.tokens import Token, TokenType
 from merganser.errors import InvalidInputError, a_type
 from merganser.options.registry import closest
 from merganser.sql.dialect import Queries
+from merganser.sql.places import AT
 from merganser.sql.tokens import Cursor, Piece, fail, pieces
 
 MARK: Final = "\x00"
@@ -74,13 +76,15 @@ class Texts:
         return tree, alias
 
     def _parse_from(self, start: int, end: int) -> exp.Expression:
-        text, _ = self._prepared(start, end)
+        text, shifts = self._prepared(start, end)
+        head = "SELECT * FROM "
         try:
-            tree = sqlglot.parse_one(f"SELECT * FROM {text}", dialect=Queries)
+            tree = sqlglot.parse_one(head + text, dialect=Queries)
         except ParseError as error:
             fail(self.piece.text, start, f"{error.errors[0].get('description') if error.errors else error}")
+        _place_names(tree, shifts, start, len(head))
         for node in list(tree.find_all(exp.Placeholder)):
-            node.replace(self._parameter(node.name, start))
+            node.replace(self._parameter(node.name, start, end))
         return tree
 
     def _parse(self, start: int, end: int, into: Any) -> exp.Expression:
@@ -104,10 +108,11 @@ class Texts:
             fail(self.piece.text, start, "the expression is nested too deeply.")
         if tree is None:
             fail(self.piece.text, start, "expected an expression.")
+        _place_names(tree, shifts, start)
         if not tree.find(exp.Placeholder):
             tree.meta[TEXT] = text
         for node in list(tree.find_all(exp.Placeholder)):
-            value = self._parameter(node.name, start)
+            value = self._parameter(node.name, start, end)
             if node is tree:
                 return value
             node.replace(value)
@@ -157,13 +162,29 @@ class Texts:
             shifts.append((len(out), at))
         return out + source[at:end], shifts
 
-    def _parameter(self, name: str, offset: int) -> exp.Expression:
+    def _parameter(self, name: str, start: int, end: int) -> exp.Expression:
+        offset = start
+        for sign, word in itertools.pairwise(self.piece.tokens):
+            if start <= sign.start < end and sign.text == ":" and word.text == name:
+                offset = sign.start
+                break
         if not name:
             fail(self.piece.text, offset, "a parameter has a name: write :name and pass parameters={'name': ...}.")
         if name not in self.parameters:
             given = ", ".join(sorted(self.parameters)) or "none"
             fail(self.piece.text, offset, f"no value was given for the parameter :{name} (given: {given}).")
         return literal(self.parameters[name], name)
+
+
+def _place_names(tree: exp.Expression, shifts: list[tuple[int, int]], start: int, head: int = 0) -> None:
+    """Note at each name of a tree where it stands in the whole text.
+
+    Args:
+        head: number of letters before the text that the tree was parsed from.
+    """
+    for node in tree.find_all(exp.Identifier):
+        if "start" in node.meta:
+            node.meta[AT] = _back(node.meta["start"] - head, shifts, start)
 
 
 def _travel(cursor: Cursor) -> tuple[str, int] | None:

@@ -14,6 +14,7 @@ from merganser.expr.text import parse_predicate
 from merganser.expr.tree import Null
 from merganser.schema import types as t
 from merganser.sql.dialect import Queries
+from merganser.sql.places import placed
 from merganser.sql.query.bound import BoundQuery, Reference, Source
 from merganser.sql.query.casts import to
 from merganser.sql.query.expressions import KEYS, Expressions, direction
@@ -360,7 +361,8 @@ class _Binder:
             columns = _unique(_renamed(cte.columns, given, name))
             scope.relations.append(Relation(name, columns))
             return f"{cte.name} AS {quoted(name)}({', '.join(quoted(column) for column, _ in columns)})"
-        source = self.resolve(node)
+        with placed(node):
+            source = self.resolve(node)
         if not name:
             self.aliases += 1
             name = f"_t{self.aliases}"

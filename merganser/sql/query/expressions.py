@@ -16,6 +16,7 @@ from merganser.options.registry import did_you_mean
 from merganser.schema import types as t
 from merganser.schema.types_text import parse_type
 from merganser.sql.dialect import CAST, Queries
+from merganser.sql.places import placed
 from merganser.sql.query.arrays import ARRAYS, HIGHER, Lambda
 from merganser.sql.query.casts import arithmetic, cast, to
 from merganser.sql.query.functions import (
@@ -256,7 +257,8 @@ class Expressions:
                 return self.scope.column(parts, "")
             except InvalidInputError:
                 return self._now(parts[0].lower())
-        return self.scope.column(parts, _place(node))
+        with placed(node):
+            return self.scope.column(parts, "")
 
     def _dot(self, node: exp.Dot) -> Value:
         parts: list[str] = []
@@ -511,7 +513,8 @@ class Expressions:
         known = [*_SCALARS, *HIGHER, *AGGREGATES, *WINDOWS]
         return InvalidInputError(
             f"there is no function '{name}' in this process. {did_you_mean(name, known)} Spark may have it: run the "
-            "statement there."
+            "statement there.",
+            function=name,
         )
 
     def _call(self, name: str, function: Function, arguments: Sequence[exp.Expression]) -> Value:
@@ -803,8 +806,3 @@ def _literal(node: exp.Literal) -> Value:
 def _text(node: exp.Expression) -> str:
     """Return an expression as people wrote it."""
     return str(node.sql(dialect=Queries))[:200]
-
-
-def _place(node: exp.Expression) -> str:
-    line, column = node.meta.get("line"), node.meta.get("col")
-    return "" if line is None else f" (line {line}, column {column})"
