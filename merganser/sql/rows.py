@@ -331,9 +331,11 @@ def _by_merge(
         exp.Alias(this=value.copy(), alias=exp.to_identifier(f"{_NEW}{i}"))  # `alias_` names a subquery as a table
         for i, value in enumerate((values or {}).values())
     ]
-    query = exp.select(*chosen, *new).distinct().from_(source)
+    query = exp.select(*chosen, *new).from_(source)
     if where is not None:
         query = query.where(where)
+    if not table.primary_key:
+        query = _one_per_key(query, keys, [item.alias for item in new])
     relation = _of_columns(state, engine, table, engine.query(state, query), keys, list(values or {}))
     equal = "=" if table.primary_key else "<=>"
     on = " AND ".join(f"target.{_quoted(key)} {equal} source.{_quoted(key)}" for key in keys)
@@ -343,6 +345,19 @@ def _by_merge(
     else:
         merge = merge.when_matched_update({column: f"source.{_NEW}{i}" for i, column in enumerate(values)})
     return Result(snapshot=merge.execute())
+
+
+def _one_per_key(query: exp.Select, keys: Sequence[str], new: Sequence[str]) -> exp.Select:
+    """Return a query with one row for each key; its rows have equal new values. Spark's DISTINCT takes no MAP."""
+    by = [exp.column(exp.to_identifier(key, quoted=True)) for key in keys]
+    values = [
+        exp.Alias(
+            this=exp.Anonymous(this="any_value", expressions=[exp.column(exp.to_identifier(name))]),
+            alias=exp.to_identifier(name),
+        )
+        for name in new
+    ]
+    return exp.select(*by, *values).from_(query.subquery("_rows")).group_by(*(column.copy() for column in by))
 
 
 def _of_columns(
@@ -374,10 +389,10 @@ def _looked_at(table: Table, trees: Sequence[exp.Expression | None]) -> list[str
     other = [name for name in found if name not in plain]
     if other:
         raise InvalidInputError(
-            f"cannot change '{table.name}' by a condition with a subquery that looks at column '{other[0]}': the table "
-            "has no primary key, so rows are found by the values of their columns, and values of type "
-            f"{table.schema.field(other[0]).type} do not compare here. Nothing was written. Run the subquery "
-            "first, and write its result into the condition.",
+            f"cannot change '{table.name}' by a query that looks at column '{other[0]}': the table has no primary key, "
+            "so the query finds rows by the values of their columns, and values of type "
+            f"{table.schema.field(other[0]).type} do not compare here. Nothing was written. Subqueries and nested "
+            "values need a query: look at other columns beside them, or write their results into the statement.",
             column=other[0],
         )
     return found

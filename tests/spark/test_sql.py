@@ -94,6 +94,16 @@ def test_rows_without_a_key_are_changed_by_subqueries(session: Any) -> None:
     assert session.execute("DELETE FROM log WHERE s IS NULL AND 1 IN (SELECT 1)").snapshot.rows_deleted == 1
 
 
+@pytest.mark.parametrize("key", ["", ", PRIMARY KEY (id) NOT ENFORCED"])
+def test_nested_values_are_assigned(session: Any, key: str) -> None:
+    session.sql(f"CREATE TABLE n (id INT, a ARRAY<STRING>, m MAP<STRING, INT>, r ROW<x INT, y STRING>{key})")
+    session.sql("INSERT INTO n (id) VALUES (1), (2)")
+    session.sql("UPDATE n SET a = array(), m = map('k', id), r = named_struct('x', id, 'y', NULL) WHERE id = 1")
+    session.sql("UPDATE n SET a = array('x', NULL) WHERE id = 2")
+    found = session.sql("SELECT id, a, m, r.x, r.y FROM n ORDER BY id").collect()
+    assert [tuple(row) for row in found] == [(1, [], {"k": 1}, 1, None), (2, ["x", None], None, None, None)]
+
+
 def test_a_dataframe_keeps_its_snapshot_and_leaves_no_view(spark: SparkSession, session: Any) -> None:
     before = views(spark)
     session.sql("CREATE TABLE t (id INT) ")

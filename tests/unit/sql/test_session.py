@@ -249,6 +249,16 @@ def test_nested_values_and_times_are_assigned(session: Session, key: str) -> Non
     ]
 
 
+def test_rows_that_are_equal_to_a_subquery_get_one_value(log: Session) -> None:
+    log.sql("UPDATE log SET s = NULL, n = id + 7 WHERE id IN (SELECT 1)")
+    rows = log.sql("SELECT s, n FROM log WHERE id = 1").to_pylist()
+    assert len(rows) == 2
+    assert rows[0] == rows[1]
+    assert rows[0] == {"s": None, "n": 8}
+    log.sql("UPDATE log SET n = (SELECT max(o.amount) FROM orders AS o WHERE o.id = log.id), list = array(id)")
+    assert log.sql("SELECT id, n, list FROM log WHERE id = 2").to_pylist() == [{"id": 2, "n": 20, "list": [2]}]
+
+
 def test_a_time_beyond_milliseconds_is_refused(session: Session) -> None:
     with pytest.raises(InvalidInputError, match="a TIME ends at milliseconds"):
         session.sql("SELECT :at AS t", {"at": time(1, 2, 3, 4)})
