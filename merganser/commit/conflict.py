@@ -463,7 +463,12 @@ class Reads:
 
 
 def check_reads(
-    reads: Reads, since: Iterable[Snapshot], delta: Callable[[Snapshot], Iterable[ManifestEntry]], *, table: str
+    reads: Reads,
+    since: Iterable[Snapshot],
+    delta: Callable[[Snapshot], Iterable[ManifestEntry]],
+    *,
+    table: str,
+    by: str = "read",
 ) -> None:
     """Refuse a change that was made from rows which another commit has changed since.
 
@@ -473,10 +478,11 @@ def check_reads(
         since: the snapshots from the newest downwards; the check reads them as far as the state that was read.
         delta: returns the entries of a snapshot's own commit.
         table: the name of the table, for messages.
+        by: "read" if the change read the rows, "source" if a query did that gave the change its rows.
 
     Raises:
         ConflictError: another commit changed a bucket, or that cannot be ruled out, since snapshots have expired or
-            the table was rolled back. Nothing was changed. `context["read"]` is the id of the snapshot that was read.
+            the table was rolled back. Nothing was changed. `context[by]` is the id of the snapshot that was read.
     """
     read_id = 0 if reads.snapshot is None else reads.snapshot.id
     found: Snapshot | None = None
@@ -486,7 +492,7 @@ def check_reads(
         marked = above is not None and above.commit_kind != COMPACT and above.index_manifest != snapshot.index_manifest
         if reads.marks and above is not None and marked:
             raise _read_before(
-                f"snapshot {above.id} of commit user '{above.commit_user}' marked rows as deleted", table, read_id
+                f"snapshot {above.id} of commit user '{above.commit_user}' marked rows as deleted", table, read_id, by
             )
         above = snapshot
         if snapshot.id <= read_id:
@@ -501,20 +507,21 @@ def check_reads(
                     f"snapshot {snapshot.id} of commit user '{snapshot.commit_user}' changed bucket {entry.bucket}",
                     table,
                     read_id,
+                    by,
                 )
     if reads.snapshot is None:
         if lowest > 1:
-            raise _read_before(f"snapshots below {lowest} have expired", table, read_id)
+            raise _read_before(f"snapshots below {lowest} have expired", table, read_id, by)
     elif found is None or found.delta_manifest_list != reads.snapshot.delta_manifest_list:
-        raise _read_before(f"snapshot {read_id} has expired or was rolled back", table, read_id)
+        raise _read_before(f"snapshot {read_id} has expired or was rolled back", table, read_id, by)
 
 
-def _read_before(what: str, table: str, read_id: int) -> ConflictError:
+def _read_before(what: str, table: str, read_id: int, by: str) -> ConflictError:
     return ConflictError(
         f"cannot commit to '{table}': {what} after this change was made from snapshot {read_id}. Nothing was changed. "
         "Make the change again from the newest snapshot.",
         table=table,
-        read=read_id,
+        **{by: read_id},
     )
 
 

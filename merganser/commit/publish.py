@@ -135,13 +135,15 @@ class Change:
         steps: changes outside the table that succeed or fail together with the commit.
         turn: the turn of a writer that took it before its sequence numbers; the commit ends it. None: it takes one.
         reads: the rows that the change was made from; they must not have changed. None: it was made from no rows.
+        computed_from: the rows that a query read which gave the change its rows; likewise.
         rescales: the rows of its partitions move to another number of buckets.
         rekeys: the rows of the table get the key of the newest schema, which was made for this change.
         edit: what it does to rows that it looked at; None: it looked at none.
         untracked: chooses, of the partitions of the change, those whose changes it does not publish; None: none.
         merges: whether it merges versions of rows; only of a compaction. False: each new file holds rows of one file
             that goes, as they are.
-        statistics: name of the file with the statistics of the table; None: those of the snapshot before stay.
+        statistics: name of the file with the statistics of the table, of rows in its schema, which must be the newest;
+            None: those of the snapshot before stay.
         renews_manifests: all manifests are merged into new ones that name live files alone, and the statistics of the
             table are left out. So nothing of files that are gone is in the metadata of the snapshot.
     """
@@ -165,6 +167,7 @@ class Change:
     steps: Sequence[CommitStep] = ()
     turn: Turn | None = None
     reads: Reads | None = None
+    computed_from: Reads | None = None
     edit: RowEdit | None = None
     untracked: Callable[[Collection[bytes]], Collection[bytes]] | None = None
     rescales: bool = False
@@ -294,6 +297,16 @@ class Publisher:
             table=self.table.name,
         )
 
+    def check_computed_from(self, reads: Reads | None, newest: Snapshot | None) -> None:
+        """Refuse rows that a query gave, if what it read has changed up to the newest snapshot.
+
+        Raises:
+            ConflictError: see `check_reads`; `context` has "source".
+        """
+        if reads is not None:
+            newest_first = self.reader.snapshots.from_newest(newest)
+            check_reads(reads, newest_first, self.reader.delta, table=self.table.name, by="source")
+
     def _check(self, change: Change, state: TableState) -> None:
         """Refuse a change that may not follow a state.
 
@@ -309,6 +322,7 @@ class Publisher:
         if change.reads is not None:
             newest_first = self.reader.snapshots.from_newest(previous)
             check_reads(change.reads, newest_first, self.reader.delta, table=self.table.name)
+        self.check_computed_from(change.computed_from, previous)
         if change.overwrites is None:
             entries = [entry for message in change.messages for entry in message.entries()]
             newest = previous.id if previous else 0
@@ -459,6 +473,13 @@ class Publisher:
         if change.kind != COMPACT:
             self._check_columns(newest, change.messages)
         self._check_stored(newest, is_first=previous is None, rekeys=change.rekeys)
+        if change.statistics is not None and newest.id != self.table.schema.id:
+            raise ConflictError(
+                f"cannot analyze '{self.table.name}': it got schema {newest.id} while rows of schema "
+                f"{self.table.schema.id} were counted. Nothing was changed. Analyze it again.",
+                table=self.table.name,
+                schema=newest.id,
+            )
         snapshot = Snapshot(
             id=state.next_id,
             uuid=change.uuid,

@@ -151,11 +151,13 @@ def merged_in_tasks(
     """
 
     def round_(transaction: Transaction, state: TableState) -> Snapshot | None:
-        job = MergeJob(transaction.job(assigners=assigners), replace(merge, _elsewhere=None), state.snapshot)
+        job = MergeJob(
+            transaction.job(assigners=assigners), replace(merge, _elsewhere=None, _computed_from=None), state.snapshot
+        )
         outcomes = run(job)
         messages = messages_of(transaction.table, merge._env, outcomes)
         counts = sum((outcome.counts or RowCounts() for outcome in outcomes), RowCounts())
-        if counts == RowCounts() and merge._identifier is None:
+        if merge.is_void(counts):
             return None
         reads = Reads(state.snapshot, covers=lambda _: True)
         return transaction.finish(messages, reads=reads, edit=RowEdit("MERGE", lambda: counts))

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
 from merganser.edit.asked import as_it_is_now, condition_of, new_names
 from merganser.edit.assign import SOURCE, TARGET, assignments, by_name, fixed_columns, inserted
@@ -75,6 +76,7 @@ class Merge:
     _identifier: int | None = None
     _changes: bool = True
     _elsewhere: Callable[[Merge], Snapshot | None] | None = None
+    _computed_from: Reads | None = None
     _matched: tuple[Clause, ...] = ()
     _missing: tuple[Clause, ...] = ()
     _unmatched: tuple[Clause, ...] = ()
@@ -196,6 +198,7 @@ class Merge:
         session = WriteSession(
             self._table, self._env, commit_user=self._commit_user, changes=self._changes, is_newest=True
         )
+        session.computed_from = self._computed_from
         with closing(session):
             if self._identifier is not None:
                 done, snapshot = session.applied(self._identifier)
@@ -267,7 +270,7 @@ class Merge:
         counts = RowCounts(out.inserted, out.updated, out.deleted)
         if counts == RowCounts():
             session.abort()
-            if self._identifier is None:
+            if self.is_void(counts):
                 return None
         return session.commit(self._identifier, reads, edit=RowEdit("MERGE", lambda: counts))
 
@@ -291,8 +294,19 @@ class Merge:
         """Return the merge of some rows, to be done in this process."""
         return replace(self, _source=source_of(rows, self._table, self._action), _elsewhere=None)
 
+    def computed_from(self, reads: Reads | None) -> Merge:
+        """Return the merge with what a query read of the table that gave the source its rows.
+
+        If that has changed, `execute` raises a ConflictError whose context has "source": the query has to run again.
+        """
+        return replace(self, _computed_from=reads)
+
+    def is_void(self, counts: RowCounts) -> bool:
+        """Return whether there is nothing to commit, and nothing to check."""
+        return counts == RowCounts() and self._identifier is None and self._computed_from is None
+
     def _begun(self, is_newest: bool, compact: RunJobs | None = None) -> Transaction:
-        return begin(
+        transaction = begin(
             self._table,
             self._env,
             commit_user=self._commit_user,
@@ -301,6 +315,8 @@ class Merge:
             run=compact,
             is_newest=is_newest,
         )
+        transaction.computed_from = self._computed_from
+        return transaction
 
     def _files_round(self, transaction: Transaction, state: TableState) -> Snapshot | None:
         table, env = transaction.table, self._env
@@ -323,7 +339,7 @@ class Merge:
         self, transaction: Transaction, state: TableState, messages: Sequence[CommitMessage], counts: RowCounts
     ) -> Snapshot | None:
         """Commit what became of the files in a state."""
-        if counts == RowCounts() and self._identifier is None:
+        if self.is_void(counts):
             return None
         matching = Matching(transaction.table, self._env, self._clauses.where, self._action)
         reads = replace(matching.reads(state.snapshot), marks=True)

@@ -26,23 +26,34 @@ from merganser.write.transaction import Transaction
 
 R = TypeVar("R")
 
-
 _CAME_BETWEEN: Final = frozenset({"read", "replaced", "partitions", "buckets"})
 """What the context of a refusal says if the same rows can be written after the commit that came between."""
 
+COMPUTED: Final = frozenset({"source"})
+"""The same of rows that a query gave: it has to be run again, too."""
+WRITTEN: Final = COMPUTED | _CAME_BETWEEN - {"read"}
+"""The same of such rows that are written as they are."""
 
-def in_rounds(table: TableDef, env: Env, round_: Callable[[bool], R], abort: Callable[[], None]) -> R:
+
+def in_rounds(
+    table: TableDef,
+    env: Env,
+    round_: Callable[[bool], R],
+    abort: Callable[[], None],
+    lost: frozenset[str] = _CAME_BETWEEN,
+) -> R:
     """Return the result of the first round that nothing has come between.
 
     Args:
         round_: reads, writes and commits; it is told whether it is the first one.
         abort: removes what a round wrote that has not committed. The next round takes the number of buckets that the
             table has then.
+        lost: what the context of a refusal says, one of these, if another round may succeed.
 
     Raises:
         ConflictError: other commits came between again and again, until `commit.max-retries` or `commit.timeout`; or
             the commit failed for another reason.
-        ExpiredError: the same, of snapshots that expired while they were read.
+        ExpiredError: the same, of snapshots that expired while a round read them.
     """
     turns = Turns(table, env)
     try:
@@ -52,7 +63,9 @@ def in_rounds(table: TableDef, env: Env, round_: Callable[[bool], R], abort: Cal
                 return round_(not turns.lost)
             except (ConflictError, ExpiredError) as error:
                 abort()
-                came_between = isinstance(error, ExpiredError) or not _CAME_BETWEEN.isdisjoint(error.context)
+                came_between = not lost.isdisjoint(error.context) or (
+                    isinstance(error, ExpiredError) and "read" in lost
+                )
                 if not came_between or not turns.wait_for_next(begun):
                     raise
     finally:

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from merganser.commit.conflict import Reads
 from merganser.edit.asked import as_it_is_now, lost, new_names
 from merganser.edit.given import Given, given_rows
 from merganser.edit.images import Images, Upserted, upserted
@@ -86,6 +87,7 @@ class Upsert:
         if_exists: str,
         commit_user: str | None,
         changes: bool = True,
+        computed_from: Reads | None = None,
     ) -> None:
         self._action = f"cannot upsert into '{table.name}'"
         known = table
@@ -116,6 +118,7 @@ class Upsert:
         if columns is None and table.schema.id != known.schema.id:
             columns, self._older = self._known_columns(known), known.schema
         self._session = WriteSession(table, env, commit_user=commit_user, changes=changes, is_newest=True)
+        self._session.computed_from = computed_from
         self._watermark: int | None = None
         self._keeps = if_exists == "keep"
         self._columns = columns

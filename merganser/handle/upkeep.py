@@ -18,7 +18,7 @@ from merganser.handle.consumers import Consumers
 from merganser.handle.tags import Tags
 from merganser.lsm.check import Finding
 from merganser.lsm.clustering import checked_order
-from merganser.meta.newest import newest
+from merganser.meta.newest import for_changing, newest
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_state import MetaReader
@@ -316,13 +316,15 @@ class UpkeepVerbs(TableBase):
 
         Raises:
             InvalidInputError: the table has no such column; nothing was changed.
+            ConflictError: the schema was changed while rows were counted; nothing was changed.
             CommitUnknownError: the store lost the reply; the statistics may be there.
         """
-        fields = columns_to_analyze(self.definition, columns)
+        table = for_changing(self.definition, self.env, f"cannot analyze '{self.name}'")
+        fields = columns_to_analyze(table, columns)
         latest = self.latest_snapshot()
         if latest is None:
             return None
-        return analyze(self.definition, self.env, latest, fields)
+        return analyze(table, self.env, latest, fields)
 
     def repair(self) -> Repaired:
         """Let the table go on after its newest snapshot, a key index or a file of its shard stream was lost.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import TracebackType
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from merganser.cdc.options import check_names
 from merganser.cdc.records import Parsed, Placing, parse_records, rejected_at
+from merganser.commit.conflict import Reads
 from merganser.edit.images import Upserted
 from merganser.edit.keeping import Keeping, Kept, apart, check_can_keep
 from merganser.edit.rounds import in_rounds
@@ -383,6 +384,38 @@ class WriteVerbs(TableBase):
         own = {field.name for field in self.definition.schema.user_fields}
         engine = options.get(w.MERGE_ENGINE)
         return engine == "deduplicate" and keeps_other_columns(options) and not own.issubset(columns)
+
+
+def write_computed(
+    table: WriteVerbs,
+    rows: pa.Table | Iterator[pa.RecordBatch],
+    computed_from: Callable[[], Reads | None],
+    columns: Sequence[str] | None = None,
+    overwrite: Overwrite = None,
+) -> Snapshot | None:
+    """Write rows that a query gives as `Table.write` does, if what it read of the table is as it was.
+
+    Args:
+        computed_from: what the query has read of the table; asked when it has given all rows. None: nothing.
+
+    Raises:
+        ConflictError: it has changed; `context` has "source", and the query has to run again.
+    """
+    if columns is not None and overwrite is None and table._looks_up_other_columns(columns):
+        held = rows if isinstance(rows, pa.Table) else pa.Table.from_batches(rows)
+        call = Upsert(
+            table.definition,
+            table.env,
+            columns=columns,
+            if_exists="update",
+            commit_user=None,
+            computed_from=computed_from(),
+        )
+        return call.run(held, None, None).snapshot
+    with Writer(table._session(columns, overwrite, None, True)) as writer:
+        writer.write(rows)
+        writer.session.computed_from = computed_from()
+        return writer.commit()
 
 
 class Writer:

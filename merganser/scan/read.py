@@ -64,6 +64,13 @@ def _newly_marked(split: Split, file: DataFile, storage: Storage) -> Positions:
     return found if before is None else np.setdiff1d(found, load(storage, before), assume_unique=True)
 
 
+def _without_kinds(where: Predicate | None) -> Predicate | None:
+    """Return the part of a filter that looks at no kinds of rows: files hold these as numbers."""
+    if where is None or ROW_KIND.name not in where.columns:
+        return where
+    return conjunction([part for part in conjuncts(where) if ROW_KIND.name not in part.columns])
+
+
 def key_filter(where: Predicate | None, key: Sequence[str]) -> Predicate | None:
     """Return the part of a filter that looks at key columns alone."""
     if where is None:
@@ -109,8 +116,9 @@ class _Section:
                     shown = folded.visible()
                     yield self._chosen(shown.rows, shown.positions)
             return
+        stored = _without_kinds(self._job.where)
         for file in runs[0]:
-            for table in self._reader.plain(file, self._wanted, sequence=self._numbered, groups_filter=self._job.where):
+            for table in self._reader.plain(file, self._wanted, sequence=self._numbered, groups_filter=stored):
                 kinds = table.column(VALUE_KIND.name).to_numpy() if self._table.keyed else None
                 if self._stored:
                     yield self._chosen(_with_kinds(table, kinds), None)

@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from merganser.cdc.records import letters_user
+from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
 from merganser.edit.keeping import stores_keys
 from merganser.errors import InvalidInputError, InvariantError, UnsupportedError
@@ -154,9 +155,43 @@ def write(
         with our_errors(df.sparkSession):
             rows = df.toArrow()
         return found.write(rows, kinds, columns, overwrite, commit_user, identifier, watermark, changes)
-    path = None if through == "arrow" else _staging_path(df, found, must=through == "files")
+    return transaction.finish(_written(transaction, df, found, kinds, through))
+
+
+def write_rows_of_query(
+    df: DataFrame,
+    table: Table,
+    computed_from: Reads | None,
+    columns: Sequence[str] | None = None,
+    overwrite: Overwrite = None,
+) -> Snapshot | None:
+    """Write rows that a query gives, in the columns of the table, if what it read of the table is as it was.
+
+    Args:
+        computed_from: what the query has read of the table; None: nothing.
+
+    Raises:
+        ConflictError: it has changed; `context` has "source", and the query has to run again.
+    """
+    transaction = begin(
+        table.definition,
+        table.env,
+        columns=columns,
+        overwrite=overwrite,
+        run=on_tasks(df.sparkSession, table.env),
+        rows=arrow_schema_of(df.schema),
+    )
+    transaction.computed_from = computed_from
+    return transaction.finish(_written(transaction, df, table, None, "auto"))
+
+
+def _written(
+    transaction: Transaction, df: DataFrame, table: Table, kinds: str | None, through: str
+) -> list[CommitMessage]:
+    """Return what tasks wrote of the rows; `through` as for `write`."""
+    path = None if through == "arrow" else _staging_path(df, table, must=through == "files")
     written = _arrow_written if path is None else partial(_files_written, path=path)
-    return transaction.finish(written(transaction, df, kinds))
+    return written(transaction, df, kinds)
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from merganser.expr.text import Dialect
 from merganser.expr.tree import Column
 from merganser.handle.system_table import TableView
 from merganser.handle.table import Table
+from merganser.handle.writing import write_computed
 from merganser.meta.snapshot import Snapshot
 from merganser.options.registry import did_you_mean
 from merganser.scan.changes import Changes
@@ -46,7 +47,7 @@ from merganser.spark.editing import delete, update
 from merganser.spark.merging import merge
 from merganser.spark.names import CASE, ZONE, is_exact
 from merganser.spark.scan import planned_frame
-from merganser.spark.sink import write
+from merganser.spark.sink import write_rows_of_query
 from merganser.spark.splits import rows_of
 from merganser.spark.stream_sink import write_stream
 from merganser.spark.stream_source import read_stream
@@ -217,10 +218,10 @@ class OnSpark:
 
     # queries
 
-    def query(self, state: State, tree: exp.Expression) -> Relation:
+    def query(self, state: State, tree: exp.Expression, into: Table | None = None) -> Relation:
         """Return the rows of a query as a DataFrame, planned now."""
         tree = tree.copy()
-        sources = Sources(state)
+        sources = Sources(state, into)
         references, foreign = self._references(state, tree, sources)
         frames, local = {}, not foreign
         for i, reference in enumerate(references):
@@ -232,7 +233,7 @@ class OnSpark:
         with _spark_words("cannot run the query", [column.name for column in known]):
             frame = self._run(texts, frames)
             schema = frame.schema
-        return Relation(schema.names, _Types(schema), _Rows(frame, local))
+        return Relation(schema.names, _Types(schema), _Rows(frame, local), sources)
 
     def _run(self, texts: Iterator[str], frames: Mapping[str, DataFrame]) -> DataFrame:
         for text in texts:
@@ -339,18 +340,18 @@ class OnSpark:
             frame.schema  # noqa: B018 - Connect checks now, not later
         return _Rows(frame, rows.local)
 
-    def write(self, table: Table, rows: _Rows, **how: Any) -> tuple[Snapshot | None, int | None]:
+    def write(self, table: Table, rows: _Rows, sources: Sources, **how: Any) -> tuple[Snapshot | None, int | None]:
         """Write rows as one commit; few of them without tasks."""
         with _spark_words(f"cannot write to '{table.name}'"):
             if not rows.local:
-                return write(rows.frame, table, **how), None
+                return write_rows_of_query(rows.frame, table, sources.reads(), **how), None
             with our_errors(self._spark):
                 found = rows.frame.toArrow()
-        return table.write(found, **how), found.num_rows
+        return write_computed(table, found, sources.reads, **how), found.num_rows
 
     def insert_stream(self, state: State, table: Table, statement: Insert) -> Result:
         """Start a stream from a query into a table, or write the rows of a query that has an end."""
-        relation = inserts.insert_query(state, self, statement)
+        relation = inserts.insert_query(state, self, statement, table)
         if not relation.rows.frame.isStreaming:
             return inserts.insert(state, self, table, statement, relation)
         checkpoint = state.options.get("checkpoint")
@@ -386,8 +387,10 @@ class OnSpark:
         if rows.local and _is_few(table):
             with _spark_words(f"cannot merge into '{table.name}'"), our_errors(self._spark):
                 found = rows.frame.toArrow()
-            return table.merge(found, on, timezone=state.zone, alias=alias)
-        return merge(self._spark, table, rows.frame, on, alias=alias)
+            made = table.merge(found, on, timezone=state.zone, alias=alias)
+        else:
+            made = merge(self._spark, table, rows.frame, on, alias=alias)
+        return made.computed_from(source.sources.reads())
 
     def compact(self, table: Table, **how: Any) -> Snapshot | None:
         """Compact a table."""

@@ -15,6 +15,7 @@ from merganser.expr.predicate import Projection
 from merganser.expr.setting import Setting
 from merganser.expr.tree import Column, Null
 from merganser.handle.table import Table
+from merganser.handle.writing import write_computed
 from merganser.meta.snapshot import Snapshot
 from merganser.options.option import BYTES, DURATION
 from merganser.schema import types as t
@@ -38,11 +39,16 @@ class Embedded:
             stop()
 
     def query(
-        self, state: State, tree: exp.Expression, resolve: Callable[[exp.Table], Source] | None = None
+        self,
+        state: State,
+        tree: exp.Expression,
+        into: Table | None = None,
+        resolve: Callable[[exp.Table], Source] | None = None,
     ) -> Relation:
         """Return the rows of a query.
 
         Args:
+            into: the table that they change; None: none.
             resolve: what a reference to a table reads; None: the catalog says it.
         """
         if state.streaming and tree.find(exp.Table):
@@ -50,10 +56,11 @@ class Embedded:
                 "cannot run the query with 'execution.runtime-mode' = streaming: it would never end. Use Table.stream, "
                 "or ms.read_stream on Spark, or SET 'execution.runtime-mode' = 'batch'."
             )
-        bound = bind(tree, resolve or Sources(state).source, setting_of(state))
+        sources = Sources(state, into)
+        bound = bind(tree, resolve or sources.source, setting_of(state))
         limits = Limits(_seconds(state), _bytes(state))
         reader = run(bound, limits, running=self._running)
-        return Relation(bound.names, bound.types, reader)
+        return Relation(bound.names, bound.types, reader, sources)
 
     def result(self, state: State, relation: Relation) -> pa.Table:
         limit = state.options.get(MAX_ROWS)
@@ -82,9 +89,9 @@ class Embedded:
     def assigned(self, state: State, relation: Relation, columns: Sequence[Assigned]) -> Any:
         return batches_assigned(relation, columns, state)
 
-    def write(self, table: Table, rows: Any, **how: Any) -> tuple[Snapshot | None, int | None]:
+    def write(self, table: Table, rows: Any, sources: Sources, **how: Any) -> tuple[Snapshot | None, int | None]:
         counted = _Counted(rows)
-        return table.write(counted.batches(), **how), counted.rows
+        return write_computed(table, counted.batches(), sources.reads, **how), counted.rows
 
     def insert_stream(self, state: State, table: Table, statement: Any) -> NoReturn:
         raise UnsupportedError(
@@ -100,7 +107,8 @@ class Embedded:
         return table.update(where, values, timezone=state.zone)
 
     def merge(self, state: State, table: Table, source: Relation, on: str, alias: tuple[str, str]) -> Any:
-        return table.merge(source.rows.read_all(), on, timezone=state.zone, alias=alias)
+        merge = table.merge(source.rows.read_all(), on, timezone=state.zone, alias=alias)
+        return merge.computed_from(source.sources.reads())
 
     def compact(self, table: Table, **how: Any) -> Snapshot | None:
         return table.compact(**how)

@@ -12,6 +12,7 @@ from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
 from merganser.schema import types as t
 from merganser.sql.result import Result
+from merganser.sql.sources import Sources
 from merganser.sql.state import State
 from merganser.sql.statements import Insert
 
@@ -23,11 +24,13 @@ class Relation:
     Attributes:
         names, types: of its columns.
         rows: of the engine: a reader of batches, or a DataFrame.
+        sources: the tables that the query reads.
     """
 
     names: Sequence[str]
     types: Sequence[t.DataType]
     rows: Any
+    sources: Sources
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,12 @@ class Assigned:
 class Engine(Protocol):
     """Runs queries and changes rows."""
 
-    def query(self, state: State, tree: exp.Expression) -> Relation:
-        """Return the rows of a query, checked but not yet read."""
+    def query(self, state: State, tree: exp.Expression, into: Table | None = None) -> Relation:
+        """Return the rows of a query, checked but not yet read.
+
+        Args:
+            into: the table that they change; None: none.
+        """
 
     def result(self, state: State, relation: Relation) -> Any:
         """Return a relation as the user gets it."""
@@ -60,8 +67,12 @@ class Engine(Protocol):
     def assigned(self, state: State, relation: Relation, columns: Sequence[Assigned]) -> Any:
         """Return rows to write: columns of a relation in the types of a table."""
 
-    def write(self, table: Table, rows: Any, **how: Any) -> tuple[Snapshot | None, int | None]:
-        """Write rows as one commit; return its snapshot and the number of rows, if known."""
+    def write(self, table: Table, rows: Any, sources: Sources, **how: Any) -> tuple[Snapshot | None, int | None]:
+        """Write rows as one commit; return its snapshot and the number of rows, if known.
+
+        Raises:
+            ConflictError: what the query read of the table has changed; `context` has "source".
+        """
 
     def insert_stream(self, state: State, table: Table, statement: Insert) -> Result:
         """Start a stream from a query into a table, where the engine has streams."""
@@ -70,7 +81,8 @@ class Engine(Protocol):
 
     def update(self, state: State, table: Table, where: str, values: Mapping[str, str]) -> Snapshot | None: ...
 
-    def merge(self, state: State, table: Table, source: Any, on: str, alias: tuple[str, str]) -> Any: ...
+    def merge(self, state: State, table: Table, source: Relation, on: str, alias: tuple[str, str]) -> Any:
+        """Return a merge of rows of a query. Its `execute` raises ConflictError as `write` does."""
 
     def compact(self, table: Table, **how: Any) -> Snapshot | None: ...
 

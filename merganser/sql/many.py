@@ -22,6 +22,7 @@ from merganser.sql.parse import parse
 from merganser.sql.query import Held, Source
 from merganser.sql.result import Result
 from merganser.sql.rows import insert, insert_columns, with_session, without_defaults
+from merganser.sql.sources import Sources
 from merganser.sql.state import State
 
 _ROWS: Final = "/parameters"
@@ -52,7 +53,7 @@ def insert_many(state: State, engine: Embedded, text: str, given: Sequence[Mappi
         return None
     table = state.table(statement.name, statement.options)
     names = [f"col{i}" for i in range(len(items))]
-    columns = insert_columns(state, table, statement, Relation(names, (), None))
+    columns = insert_columns(state, table, statement, Relation(names, (), None, Sources(state)))
     targets = {
         items[c.source].name: c.field.type for c in columns if c.source is not None and _is_place(items[c.source])
     }
@@ -72,7 +73,7 @@ def insert_many(state: State, engine: Embedded, text: str, given: Sequence[Mappi
         exp.alias_(item.copy().transform(with_nulls), n, quoted=True) for item, n in zip(items, names, strict=True)
     ]
     query = exp.select(*listed).from_(exp.Table(this=exp.to_identifier(_ROWS, quoted=True)))
-    relation = engine.query(state, with_session(state, without_defaults(query)), lambda node: source)
+    relation = engine.query(state, with_session(state, without_defaults(query)), resolve=lambda node: source)
     return insert(state, engine, table, replace(statement, query=query), relation)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from sqlglot import exp
 
+from merganser.edit.rounds import COMPUTED, WRITTEN, in_rounds
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.expr.setting import Setting
 from merganser.handle.table import Table
@@ -69,12 +70,28 @@ def _insert(state: State, engine: Engine, statement: s.Insert) -> Result:
         )
     if state.streaming:
         return engine.insert_stream(state, table, statement)
-    return insert(state, engine, table, statement, insert_query(state, engine, statement))
+
+    def run() -> Result:
+        return insert(state, engine, table, statement, insert_query(state, engine, statement, table))
+
+    return _serial(table, run, WRITTEN)
 
 
-def insert_query(state: State, engine: Engine, statement: s.Insert) -> Relation:
+def _serial(table: Table, run: Callable[[], Result], lost: frozenset[str]) -> Result:
+    """Return the result of a statement that a query computes; computed again if its rows of the table have changed.
+
+    So the result is that of running the statement alone on the snapshot that it commits after, as far as the table
+    that it changes goes.
+
+    Raises:
+        ConflictError: they changed again and again, until `commit.max-retries` or `commit.timeout`.
+    """
+    return in_rounds(table.definition, table.env, lambda _: run(), lambda: None, lost)
+
+
+def insert_query(state: State, engine: Engine, statement: s.Insert, table: Table) -> Relation:
     """Return the rows that an INSERT writes."""
-    return engine.query(state, with_session(state, without_defaults(statement.query)))
+    return engine.query(state, with_session(state, without_defaults(statement.query)), table)
 
 
 def insert(state: State, engine: Engine, table: Table, statement: s.Insert, relation: Relation) -> Result:
@@ -84,7 +101,7 @@ def insert(state: State, engine: Engine, table: Table, statement: s.Insert, rela
     rows = engine.assigned(state, relation, columns)
     given = [column.field.name for column in columns]
     names = None if len(given) == len(table.schema.fields) else given
-    snapshot, count = engine.write(table, rows, columns=names, overwrite=overwrite)
+    snapshot, count = engine.write(table, rows, relation.sources, columns=names, overwrite=overwrite)
     return Result(snapshot=snapshot, counts={} if count is None else {"inserted": count})
 
 
@@ -110,7 +127,7 @@ def _static(state: State, table: Table, statement: s.Insert) -> dict[str, Any]:
 def insert_into(state: State, engine: Engine, table: Table, relation: Relation) -> Result:
     """Write all rows of a relation into a table with the same columns."""
     columns = [Assigned(field, i) for i, field in enumerate(table.schema.fields)]
-    snapshot, count = engine.write(table, engine.assigned(state, relation, columns))
+    snapshot, count = engine.write(table, engine.assigned(state, relation, columns), relation.sources)
     return Result(snapshot=snapshot, counts={} if count is None else {"inserted": count})
 
 
@@ -195,7 +212,7 @@ def _delete(state: State, engine: Engine, statement: s.Delete) -> Result:
         return Result(snapshot=engine.delete(state, table, "true"))
     where = with_session(state, statement.where)
     if _needs_query(where):
-        return _by_merge(state, engine, table, statement, where, None)
+        return _serial(table, lambda: _by_merge(state, engine, table, statement, where, None), COMPUTED)
     return Result(snapshot=engine.delete(state, table, _text(where, statement)))
 
 
@@ -205,7 +222,7 @@ def _update(state: State, engine: Engine, statement: s.Update) -> Result:
     values, nested = assignments(state, table, statement.assignments, qualifier)
     where = None if statement.where is None else with_session(state, statement.where)
     if nested or any(_needs_query(tree) for tree in (*values.values(), where) if tree is not None):
-        return _by_merge(state, engine, table, statement, where, values)
+        return _serial(table, lambda: _by_merge(state, engine, table, statement, where, values), COMPUTED)
     texts = {column: _text(value, statement) for column, value in values.items()}
     return Result(snapshot=engine.update(state, table, "true" if where is None else _text(where, statement), texts))
 
@@ -336,7 +353,7 @@ def _by_merge(
         query = query.where(where)
     if not table.primary_key:
         query = _one_per_key(query, keys, [item.alias for item in new])
-    relation = _of_columns(state, engine, table, engine.query(state, query), keys, list(values or {}))
+    relation = _of_columns(state, engine, table, engine.query(state, query, table), keys, list(values or {}))
     equal = "=" if table.primary_key else "<=>"
     on = " AND ".join(f"target.{_quoted(key)} {equal} source.{_quoted(key)}" for key in keys)
     merge = engine.merge(state, table, relation, on, ("target", "source"))
@@ -373,7 +390,7 @@ def _of_columns(
         replace(fields[column], name=name) for column, name in zip([*keys, *changed], relation.names, strict=True)
     ]
     rows = engine.assigned(state, relation, [Assigned(field, i) for i, field in enumerate(wanted)])
-    return Relation(relation.names, [field.type for field in wanted], rows)
+    return Relation(relation.names, [field.type for field in wanted], rows, relation.sources)
 
 
 def _looked_at(table: Table, trees: Sequence[exp.Expression | None]) -> list[str]:
@@ -412,7 +429,11 @@ def _quoted(name: str) -> str:
 
 def _merge(state: State, engine: Engine, statement: s.Merge) -> Result:
     table = state.table(statement.name)
-    relation = engine.query(state, with_session(state, statement.source))
+    return _serial(table, lambda: _merge_once(state, engine, table, statement), COMPUTED)
+
+
+def _merge_once(state: State, engine: Engine, table: Table, statement: s.Merge) -> Result:
+    relation = engine.query(state, with_session(state, statement.source), table)
     alias = (statement.alias or statement.name[-1].partition("$")[0], statement.source_alias)
     merge = engine.merge(state, table, relation, sql_of(statement.on), alias)
     for clause in statement.clauses:

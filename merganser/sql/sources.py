@@ -12,14 +12,22 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 from sqlglot import exp
 
+from merganser.commit.conflict import Reads
+from merganser.edit.matching import Matching
 from merganser.errors import InvalidInputError, NotFoundError
+from merganser.expr.predicate import Predicate, conjunction
 from merganser.expr.setting import Setting
-from merganser.handle.system_table import CatalogTable
+from merganser.expr.text import parse_predicate
+from merganser.handle.system_table import CatalogTable, SystemTable
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
+from merganser.options.read import SCAN_SNAPSHOT_ID
 from merganser.options.registry import did_you_mean
+from merganser.rules.starts import starts_given
+from merganser.scan.changes import Changes
 from merganser.scan.scan import Scan
-from merganser.scan.source import State as Newest
+from merganser.scan.source import Above, Compacted, Difference, OfPartitions, Published
+from merganser.scan.system_tables import OF_ONE_SNAPSHOT
 from merganser.schema import types as t
 from merganser.schema.arrow import fields_from_arrow
 from merganser.sql.literals import value_of
@@ -38,12 +46,18 @@ FUNCTIONS: Final = {
 
 
 class Sources:
-    """The tables of one statement. All references to a table read the same snapshot."""
+    """The tables of one statement. All references to a table read the same snapshot.
 
-    def __init__(self, state: State) -> None:
+    Args:
+        into: the table that the statement changes; None: it is a query.
+    """
+
+    def __init__(self, state: State, into: Table | None = None) -> None:
         self.state = state
-        self._newest: dict[str, Snapshot | None] = {}
-        self._references: Counter[str] = Counter()
+        self._into = into
+        self._read: list[Reads] = []
+        self._newest: dict[tuple[str, str], Snapshot | None] = {}
+        self._references: Counter[tuple[str, str]] = Counter()
 
     def source(self, node: exp.Table) -> Source:
         """Return what a reference to a table reads.
@@ -54,7 +68,6 @@ class Sources:
         """
         handle, travel = self.found(node)
         options = self.name_of(node)[1]
-        self._references[handle.path if isinstance(handle, Table) else handle.base.path] += 1
         keyed = isinstance(handle, Table) and bool(handle.primary_key) and not options
         return Source(
             name=handle.name,
@@ -72,33 +85,73 @@ class Sources:
         """
         name, options = self.name_of(node)
         handle = self.state.handle(name, {**self._session_options(name), **options})
+        self._references[_place(handle)] += 1
         return handle, self._travel(node, handle)
 
     def scan(
         self, handle: Any, travel: Mapping[str, Any], columns: Sequence[str] | None, where: Any, limit: int | None
     ) -> Any:
         """Return the scan of a reference."""
-        return self._fixed(handle, read(handle, columns, where, limit, travel, self.state.zone))
+        if isinstance(handle, SystemTable) and self._references[_place(handle)] > 1:
+            handle, where = self._at_newest(handle, where)
+        scan = read(handle, columns, where, limit, travel, self.state.zone)
+        if self._is_changed(handle) and not _is_past(scan):
+            self._note_read(handle, where if isinstance(handle, Table) else None)
+        return self._fixed(handle, scan)
+
+    def reads(self) -> Reads | None:
+        """Return what was read of the table that the statement changes, at its newest; None: nothing."""
+        parts = tuple(self._read)
+        if not parts:
+            return None
+        return replace(parts[0], covers=lambda entry: any(part.touched_by(entry) for part in parts))
+
+    def _is_changed(self, handle: Any) -> bool:
+        return self._into is not None and _place(handle) == _place(self._into)
+
+    def _note_read(self, handle: Any, where: Predicate | None) -> None:
+        """Note which rows of the table are read, all of the snapshot that the first reference has found.
+
+        In a table without a key, rows go without a file that comes or goes.
+        """
+        table = base_of(handle)
+        matching = Matching(table.definition, table.env, where, f"cannot read '{table.name}'")
+        self._read.append(replace(matching.reads(self._newest_of(table)), marks=not table.primary_key))
 
     def _fixed(self, handle: Any, scan: Any) -> Any:
         """Return a scan of the newest state as it was at the first reference."""
-        if not (isinstance(handle, Table) and isinstance(scan, Scan) and scan.source == Newest()):
+        if not isinstance(scan, Scan | Changes) or _is_past(scan):
             return scan
-        newest = self._newest_of(handle)
-        return scan if newest is None else replace(scan, source=Newest(snapshot=newest))
+        newest = self._newest_of(base_of(handle))
+        return scan if newest is None else replace(scan, source=_until(scan.source, newest))
+
+    def _at_newest(self, handle: SystemTable, where: Predicate | None) -> tuple[SystemTable, Predicate | None]:
+        """Return a system table, and the filter of its rows, as it was at the snapshot that other references read."""
+        newest = self._newest_of(handle.base)
+        if newest is None or starts_given(handle.base.definition.options):
+            return handle, where
+        if handle.system_name == "snapshots":
+            known = parse_predicate(f"snapshot_id <= {newest.id}", fields_of(handle, {}))
+            return handle, known if where is None else conjunction([where, known])
+        if handle.system_name not in OF_ONE_SNAPSHOT:
+            return handle, where
+        return replace(handle, base=handle.base.with_options({SCAN_SNAPSHOT_ID.key: str(newest.id)})), where
 
     def _looked_up(
         self, handle: Table, keys: pa.Table, columns: Sequence[str], travel: Mapping[str, Any]
     ) -> pa.Table | None:
         """Return the rows of keys; None if the table is read elsewhere too, since scans fix their snapshot."""
-        if self._references[handle.path] > 1:
+        if self._references[_place(handle)] > 1:
             return None
+        if self._is_changed(handle) and not travel:
+            self._note_read(handle, None)
         return handle.lookup(keys, columns=columns, **travel)
 
     def _newest_of(self, handle: Table) -> Snapshot | None:
-        if handle.path not in self._newest:
-            self._newest[handle.path] = handle.latest_snapshot()
-        return self._newest[handle.path]
+        place = _place(handle)
+        if place not in self._newest:
+            self._newest[place] = handle.latest_snapshot()
+        return self._newest[place]
 
     def name_of(self, node: exp.Table) -> tuple[tuple[str, ...], Mapping[str, str]]:
         """Return the parts of a name, and the options of its hint."""
@@ -165,6 +218,35 @@ class Sources:
         if not isinstance(value, datetime):
             value = datetime(value.year, value.month, value.day, tzinfo=zone)
         return {"timestamp": value}
+
+
+def base_of(handle: Any) -> Table:
+    """Return the table of a table, view or system table; of a catalog table this one."""
+    return handle if isinstance(handle, Table) else handle.base
+
+
+def _place(handle: Any) -> tuple[str, str]:
+    table = base_of(handle)
+    return table.path, table.definition.branch if isinstance(table, Table) else ""
+
+
+def _is_past(scan: Any) -> bool:
+    """Return whether a scan reads what later commits do not change: a snapshot, or changes that have an end."""
+    match source := getattr(scan, "source", None):
+        case Published():
+            return source.last is not None
+        case Difference():
+            return True
+    return source is not None and source.snapshot is not None
+
+
+def _until(source: Any, newest: Snapshot) -> Any:
+    """Return a source that ends with the newest snapshot, as one that ends with a given one."""
+    if isinstance(source, Published):
+        return source if source.first > newest.id else replace(source, last=newest.id)
+    if isinstance(source, Compacted | OfPartitions | Above):
+        return replace(source, of=_until(source.of, newest))
+    return replace(source, snapshot=newest)
 
 
 def fields_of(handle: Any, travel: Mapping[str, Any]) -> Sequence[t.Field]:

@@ -75,6 +75,7 @@ def analyze(table: TableDef, env: Env, snapshot: Snapshot, fields: Sequence[t.Fi
         The new snapshot, of kind ANALYZE.
 
     Raises:
+        ConflictError: the table has another schema than `table` says; nothing was changed.
         StorageError: the store failed; there is no such snapshot.
         CommitUnknownError: the store lost the reply.
     """
@@ -89,7 +90,7 @@ def analyze(table: TableDef, env: Env, snapshot: Snapshot, fields: Sequence[t.Fi
     physical = sum(entry.file.row_count for entry in live)
     facts = {
         "snapshotId": snapshot.id,
-        "schemaId": snapshot.schema_id,
+        "schemaId": table.schema.id,
         "mergedRecordCount": count,
         "mergedRecordSize": size * count // physical if physical else 0,
         "colStats": {counter.field.name: counter.facts(count) for counter in counters},

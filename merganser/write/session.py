@@ -40,6 +40,9 @@ class WriteSession:
         commit_user: the name of the committer; None: a new random name. `user` holds the chosen name.
         columns, overwrite, changes, streams: see `WriteTarget`.
         is_newest: see `begin`.
+
+    Attributes:
+        computed_from: the rows of the table that a query read which gave the rows of the next commit; None: none.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class WriteSession:
         settle(self.target, env)
         self.user = checked_user(self.target, env, commit_user)
         self._named = commit_user
+        self.computed_from: Reads | None = None
         self._safe = table.options.get(w.COMMIT_STRICT_LAST_SAFE_SNAPSHOT)
         self._writer: TableWriter | None = None
         self._written: list[CommitMessage]
@@ -200,6 +204,7 @@ class WriteSession:
         """
         transaction = self._transaction
         transaction.identifier = checked_identifier(identifier, self._named)
+        transaction.computed_from = self.computed_from
         transaction.watermark = checked_watermark(watermark, self.target.action)
         self._check_usable()
         try:

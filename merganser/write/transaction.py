@@ -71,6 +71,7 @@ class Transaction:
         watermark: epoch milliseconds up to which event times were seen; see `checked_watermark`. None: the commit says
             nothing of it.
         batch: what tells the rows of a stream's batch from others of the same number; None: it is no batch of a stream.
+        computed_from: the rows of the table that a query read which gave the write its rows; None: none.
         since: no snapshot below this one can be its own; None: it has not asked yet what its rows come after.
         unknown_since: a call of `finish`, of unknown outcome, tried to create this snapshot; None: there was none.
         safe: the last snapshot that others may have made without a check, in strict mode; after the commit its own.
@@ -97,6 +98,7 @@ class Transaction:
         self.uuid = env.new_id()
         self.watermark: int | None = None
         self.batch: str | None = None
+        self.computed_from: Reads | None = None
         self.since: int | None = None
         self.unknown_since: int | None = None
         self.stands = False
@@ -314,6 +316,8 @@ class Transaction:
         # A call that looked at rows and has a number was applied also if it changed none: later it might change some.
         allow_empty = allow_empty or (self.identifier != BATCH_IDENTIFIER and (reads is not None or edit is not None))
         if not messages and removes is None and not allow_empty and self.watermark is None:
+            publisher = Publisher(self.table, self.env)  # from newer rows there might be something to commit
+            publisher.check_computed_from(self.computed_from, publisher.reader.snapshots.latest())
             return None
         change = Change(
             messages=messages,
@@ -331,6 +335,7 @@ class Transaction:
             batch=self.batch,
             turn=self._turn,
             reads=reads,
+            computed_from=self.computed_from,
             edit=edit,
             # Elsewhere the compaction that takes the rows publishes them, or does not.
             untracked=self.target.untracked if removes is not None or not publishes_by_compaction(options) else None,

@@ -131,6 +131,23 @@ def test_a_repeated_merge_changes_nothing(catalog: mg.Catalog) -> None:
     assert table.merge([{"k": 1, "n": 6}], on=BY_KEY).when_matched_update().execute() is None
 
 
+@pytest.mark.parametrize("key", [["k"], []], ids=["key", "no key"])
+def test_nulls_meet_nulls_where_the_condition_says_so(catalog: mg.Catalog, key: list[str]) -> None:
+    table = catalog.create_table("db.t", {"k": "INT", "a": "INT", "b": "DOUBLE", "n": "INT"}, primary_key=key)
+    nan = float("nan")
+    there = [(1, None, nan), (2, 2, None), (3, None, -0.0), (4, 4, 4.0)]
+    table.write([{"k": k, "a": a, "b": b, "n": 0} for k, a, b in there])
+    source = pa.table({"k": [1, 2, 3, 4, 5], "a": [None, None, None, 4, None], "b": [nan, None, 0.0, 4.0, None]})
+
+    def merged(on: str) -> list[int]:
+        table.merge(source, on).when_matched_update({"n": "target.n + 1"}).execute()
+        return [row["n"] for row in table.read().to_arrow().sort_by("k").to_pylist()]
+
+    assert merged("target.a <=> source.a AND target.b <=> source.b AND target.k = source.k") == [1, 0, 1, 1]
+    assert merged("target.k <=> source.k AND target.b = source.b") == [2, 0, 2, 2]
+    assert merged("target.a = source.a AND target.b <=> source.b") == [2, 0, 2, 3]
+
+
 @pytest.mark.parametrize(
     ("rows", "on", "build", "said"),
     [

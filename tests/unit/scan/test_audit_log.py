@@ -61,6 +61,7 @@ def test_a_file_that_overlaps_no_other_gives_its_kinds_too(catalog: mg.Catalog) 
     log = catalog.table("db.t$audit_log")
     catalog.table("db.t").write(pa.table({"k": pa.array([7, 8], pa.int32()), "v": ["x", "y"]}), kinds=["-D", "+I"])
     assert _rows(log.read(where="k > 5")) == [("+I", 8, "y"), ("-D", 7, "x")]
+    assert _rows(log.read(where="rowkind = '-D' AND k > 5")) == [("-D", 7, "x")]
     assert log.read().count() == 5
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -98,6 +99,34 @@ def test_all_references_of_a_statement_read_one_snapshot(session: Session, monke
     lookup = bound.references[0].source.lookup
     assert lookup is not None
     assert lookup(pa.table({"id": [1, 7]}), ["id"]) is None  # it would read the newest state
+
+
+_BESIDE = (
+    "SELECT (SELECT count(*) FROM orders$ro) AS ro, (SELECT count(*) FROM orders) AS now, "
+    "(SELECT count(*) FROM orders$audit_log) AS log, (SELECT count(*) FROM orders$snapshots) AS snapshots, "
+    "(SELECT sum(record_count) FROM orders$files) AS files, (SELECT max(snapshot_id) FROM orders$snapshots) AS newest, "
+    "(SELECT sum(record_count) FROM orders$buckets) AS buckets, (SELECT count(*) FROM orders$changelog) AS changes"
+)
+
+
+def test_views_and_system_tables_beside_a_table_read_its_snapshot(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.sql("ALTER TABLE orders COMPACT")
+    before = session.sql(_BESIDE).to_pylist()
+    assert [*before[0].values()] == [3, 3, 3, 2, 3, 2, 3, 3]
+    scan, writer, given = Sources.scan, mg.catalog(session.state.catalog.warehouse).session(), iter(range(10, 30))
+
+    def committed_before(self: Sources, *arguments: Any) -> Any:
+        found = scan(self, *arguments)
+        with monkeypatch.context() as patch:
+            patch.setattr(Sources, "scan", scan)
+            writer.sql(f"INSERT INTO orders VALUES ({next(given)}, 'x', 1); ALTER TABLE orders COMPACT")
+        return found
+
+    monkeypatch.setattr(Sources, "scan", committed_before)
+    assert session.sql(_BESIDE).to_pylist() == before
+    assert next(given) == 18
 
 
 def test_limits_of_rows_and_time(session: Session) -> None:

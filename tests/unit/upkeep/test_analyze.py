@@ -12,7 +12,9 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
-from merganser.errors import InvalidInputError, StorageError
+from merganser import changes
+from merganser.commit.publish import Change, Publisher
+from merganser.errors import ConflictError, InvalidInputError, StorageError
 from merganser.testing.builders import catalog_over, memory_with
 from merganser.testing.faulty import Fault, FaultyStorage, Plan
 
@@ -54,6 +56,28 @@ def test_statistics_are_of_merged_rows() -> None:
     assert (found["colstat"]["d"]["min"], found["colstat"]["d"]["max"]) == ("2.0", "1.0E10")
     assert found["colstat"]["a"] == {"colId": 4, "nullCount": 3}
     assert table.check() == ()
+
+
+def test_statistics_are_of_the_newest_schema_or_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = _table()
+    old.write([_row(1)])
+    new = old.alter([changes.add_column("e", "INT")])
+    assert old.analyze() is not None
+    assert (_stats(new)["schema_id"], "e" in _stats(new)["colstat"]) == (1, True)
+    commit = Publisher.commit
+
+    def altered(self: Publisher, change: Change) -> mg.Snapshot | None:
+        new.alter([changes.retype_column("e", "BIGINT")])
+        return commit(self, change)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Publisher, "commit", altered)
+        with pytest.raises(ConflictError, match="got schema 2 while rows of schema 1"):
+            new.analyze()
+    assert [s.commit_kind for s in new.snapshots()] == ["APPEND", "ANALYZE"]
+    assert len(new.remove_orphans(older_than="2100-01-01T00:00:00")) == 0
+    assert new.analyze() is not None
+    assert _stats(new)["schema_id"] == 2
 
 
 def test_later_snapshots_keep_the_statistics_until_the_schema_changes() -> None:
