@@ -46,6 +46,7 @@ class Requirements(SuiteRequirements):
     regexp_match = like_escapes = mod_operator_as_percent_sign = _OPEN
     supports_bitwise_or = supports_bitwise_and = supports_bitwise_not = supports_bitwise_xor = _OPEN
     supports_is_distinct_from = _OPEN
+    supports_bitwise_shift = _closed("<< and >> run on Spark alone")
 
     # what definitions have
     create_table_as = table_ddl_if_exists = schemas = schema_reflection = schema_create_delete = _OPEN
@@ -69,7 +70,6 @@ LEFT_OUT = {
     "WindowFunctionTest::test_window_range": "the test expects an order of rows without ORDER BY",
     "LongNameBlowoutTest::test_long_convention_name[ix": "there are no indexes",
     "TrueDivTest::test_truediv_divisor[numeric_38_digit": "DuckDB divides no DECIMAL of 38 digits by another one",
-    "CTETest::test_select_recursive_round_trip": "WITH RECURSIVE is refused in this process",
     "test_server_defaults[DateTime-default5": "the default of a column is a literal, and the same at all times",
     "TableViaSelectTest::test_without_metadata[use_schema1]": "CREATE VIEW is refused",
     "HasTableTest::test_has_table_view": "CREATE VIEW is refused",
