@@ -11,7 +11,6 @@ import atexit
 import contextlib
 import gc
 import os
-import re
 import signal
 import sys
 import traceback
@@ -28,31 +27,12 @@ from merganser.cli import (
     commands_rows,
     commands_stream,
 )
+from merganser.cli.advice import at_the_shell
 from merganser.cli.check_command import check, doctor
 from merganser.cli.demo_command import demo
 from merganser.cli.serve_command import serve_stream
 from merganser.cli.sql_command import sql
 from merganser.errors import MerganserError
-
-_IN_PYTHON: Final = (
-    (r"catalog\.create_database\('([^']*)'\) creates it", r"`merganser create-database \1` creates it"),
-    (r"catalog\.create_table\(\.\.\.\)", "`merganser create-table`"),
-    (r"catalog\.drop_table\('([^']*)'(?:, if_exists=True)?\)", r"`merganser drop-table --if-exists \1`"),
-    (r"\b(if_not_exists|if_exists|cascade)=True", lambda found: "--" + found[1].replace("_", "-")),
-    (r"branches\.(create|drop)\('([^']*)'\)", r"`merganser branch \1 TABLE \2`"),
-    (r"tags\.create\('([^']*)'\)", r"`merganser tag create TABLE \1`"),
-    (r"(?<!')\b(order_by|retain_max|retain_min|max_deletes)\b", lambda found: "--" + found[1].replace("_", "-")),
-    (r"overwrite=\{\} replaces it", "--overwrite without --partition replaces it"),
-    (r"\bkinds names the column", "--kinds names the column"),
-    (r"table\.repair\(\)", "`merganser repair`"),
-    (r"\bhow='(\w+)'", r"--how \1"),
-    (r"types=\{'([^']*)': '([^']*)'\}", r"--type '\1=\2'"),
-    (r"[Pp]ass parameters=\{'(\w+)': \.\.\.\}", r"pass --parameter \1=VALUE"),
-    (r"\b(table|start)=(?=[ ,.])", r"--\1"),
-    (r"\bNone(?=: where it is now| for it\.)", "-"),
-    (r"name the columns that you give", "name those that the files have with --columns"),
-)
-"""Advice for Python callers in error messages, and the same advice for the command line."""
 
 _COLLECTED_AFTER: Final = 50_000
 """Number of new objects after which the garbage collector runs. Imports create 500,000 objects and no garbage; with
@@ -180,7 +160,7 @@ def _run(given: list[str]) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except MerganserError as error:
-        return _report(error, f"error: {_at_the_shell(str(error))}")
+        return _report(error, f"error: {at_the_shell(str(error))}")
     except Exception as error:
         return _report(
             error,
@@ -193,12 +173,6 @@ def _run(given: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_ERROR
     return code if isinstance(code, int) else 0 if code is None else EXIT_ERROR
-
-
-def _at_the_shell(message: str) -> str:
-    for python, shell in _IN_PYTHON:
-        message = re.sub(python, shell, message)
-    return message
 
 
 def _report(error: BaseException, text: str) -> int:

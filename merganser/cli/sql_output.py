@@ -39,6 +39,8 @@ class Output:
         """Show one result."""
         if result.has_rows and (self.form != "table" or self.path is not None):
             self._write(result)
+        elif result.has_rows and (text := _text(result.rows)) is not None:
+            print("\n".join(render.cell(line) for line in text.split("\n")), flush=True)
         elif result.has_rows:
             self._table(result.rows)
             self._note(render.counted(result.rows.num_rows, "row"), result, sys.stderr)
@@ -59,11 +61,6 @@ class Output:
         import pyarrow as pa
 
         number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-        if rows.num_columns == rows.num_rows == 1 and pa.types.is_string(rows.schema[0].type):
-            text = rows[0][0].as_py()
-            if text is not None and "\n" in text:  # of EXPLAIN and SHOW CREATE TABLE
-                print("\n".join(render.cell(line) for line in text.split("\n")), flush=True)
-                return
         shown = rows.slice(0, self.shown_max) if self.shown_max else rows
         numbers = [field.name for field in shown.schema if any(test(field.type) for test in number)]
         cells = [[render.cell(value) for value in column.to_pylist()] for column in shown.columns]
@@ -75,6 +72,14 @@ class Output:
 
     def _note(self, text: str, result: Any, stream: Any) -> None:
         print(f"{text}, {result.seconds:.2f} s" if self.timing else text, file=stream, flush=True)
+
+
+def _text(rows: pa.Table) -> str | None:
+    """Return the text of EXPLAIN and SHOW CREATE TABLE: one value of several lines."""
+    if not rows.num_columns == rows.num_rows == 1:
+        return None
+    value = rows[0][0].as_py()
+    return value if isinstance(value, str) and "\n" in value else None
 
 
 def changes(result: Any) -> str:

@@ -19,12 +19,13 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
+from merganser.cli.advice import in_sql
 from merganser.cli.arguments import format_of_path
 from merganser.cli.sql_ask import agreed
 from merganser.cli.sql_complete import completions
 from merganser.cli.sql_output import Output
 from merganser.cli.sql_stop import stoppable
-from merganser.cli.sql_text import is_complete
+from merganser.cli.sql_text import WORDS, bare, is_complete
 from merganser.errors import MerganserError
 
 _HELP: Final = """\
@@ -109,14 +110,14 @@ class Shell:
 
     def do(self, text: str) -> bool:
         """Run one input; return whether the shell goes on."""
-        stripped = text.strip()
+        stripped = text.strip().rstrip(";").rstrip()
         try:
-            if stripped.startswith("\\") or stripped.lower() in ("quit", "exit", "help"):
+            if stripped.startswith("\\") or stripped.lower() in WORDS:
                 return self._shortcut(stripped)
-            if stripped:
+            if bare(stripped).strip():
                 self._statements(text)
         except MerganserError as error:
-            print(f"error: {error}")
+            print(f"error: {in_sql(str(error))}")
         return True
 
     def _statements(self, text: str) -> None:
@@ -163,6 +164,7 @@ class Shell:
                     print(f"error: cannot write '{given}': name a file .csv, .json or .parquet.")
                 else:
                     self.output.form, self.output.path = form, given or None
+                    print(f"The rows of the next query go to {given or 'the terminal'}.")
             case _:
                 print(f"error: there is no shortcut \\{name}, or it needs a name. \\? lists them.")
         return True

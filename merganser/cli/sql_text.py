@@ -9,7 +9,8 @@ _OPAQUE: Final = re.compile(
     r"--[^\n]*|/\*.*?(?:\*/|\Z)|'(?:[^'\\]|\\.|'')*(?:'|\Z)|\"(?:[^\"\\]|\\.|\"\")*(?:\"|\Z)|`(?:[^`]|``)*(?:`|\Z)",
     re.DOTALL,
 )
-_WORDS: Final = ("quit", "exit", "help")
+WORDS: Final = ("quit", "exit", "help")
+"""Shortcuts without a backslash."""
 
 
 def bare(text: str) -> str:
@@ -20,6 +21,12 @@ def bare(text: str) -> str:
 def is_complete(text: str) -> bool:
     """Return whether Enter runs the text: a shortcut, nothing, or statements up to a semicolon."""
     stripped = text.strip()
-    if not stripped or stripped.startswith("\\") or stripped.lower() in _WORDS:
+    if stripped.startswith("\\") or stripped.lower() in WORDS:
         return True
-    return bare(text).rstrip().endswith(";")
+    plain = bare(text).strip()
+    return (not plain and not _is_open(text)) or plain.endswith(";")
+
+
+def _is_open(text: str) -> bool:
+    """Return whether a string, a quoted name or a comment of several lines is not closed."""
+    return not bare(text + "\nx").endswith("x")

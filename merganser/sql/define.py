@@ -22,7 +22,7 @@ from merganser.sql.engine import Engine
 from merganser.sql.literals import default_text, spelled_spec, value_of
 from merganser.sql.result import Result
 from merganser.sql.rows import insert_into
-from merganser.sql.state import State
+from merganser.sql.state import State, no_database
 
 _COMMENT: Final = "comment"
 _TRACKING: Final = "change-tracking"
@@ -44,7 +44,7 @@ def _drop_database(state: State, engine: Engine, statement: s.DropDatabase) -> R
 def _check_database(state: State, name: str, if_exists: bool = False) -> None:
     known = [*state.catalog.list_databases(), SYSTEM]
     if name not in known and not if_exists:
-        raise NotFoundError(f"there is no database '{name}'. {did_you_mean(name, known or ['default'])}", database=name)
+        raise no_database(name, known)
 
 
 def _use(state: State, engine: Engine, statement: s.Use) -> Result:

@@ -181,17 +181,17 @@ def _cast(relation: Relation, column: Assigned, state: State) -> Any:
         scalar = pa.scalar(column.value).cast(target)
         return lambda batch: pa.repeat(scalar, batch.num_rows)
     position = column.source
-    given = relation.types[position]
+    given, name = relation.types[position], relation.names[position]
     what = f"cannot write column '{field.name}'"
     if isinstance(given, Null):
         return lambda batch: pa.nulls(batch.num_rows, target)
     if _nested(kind) or _nested(given):
         return lambda batch: _renamed(batch.column(position), target, what)
     try:
-        projection = Projection(build.assigned(Column(("c",), given), kind))
+        projection = Projection(build.assigned(Column((name,), given), kind))
     except InvalidInputError as error:
         raise InvalidInputError(f"{what}: {error}", column=field.name) from error
-    return lambda batch: _same(projection.evaluate(pa.table({"c": batch.column(position)})), target)
+    return lambda batch: _same(projection.evaluate(pa.table({name: batch.column(position)})), target)
 
 
 def _inside(cast: Any, column: Assigned) -> Any:

@@ -71,7 +71,8 @@ class Reader(Cursor):
             return s.Query(self.texts.query(*self.rest()), text=self.piece.source)
         read = _READERS.get(word)
         if read is None:
-            self.fail_with_nearest((*_READERS, "SELECT", "WITH", "VALUES"))
+            known = [first for first, reader in _READERS.items() if reader is not _refused]
+            self.fail_with_nearest((*known, "SELECT", "WITH", "VALUES"))
         self.at += 1
         return read(self)
 

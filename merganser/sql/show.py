@@ -23,7 +23,7 @@ from merganser.sql.engine import Engine
 from merganser.sql.literals import spelled_spec
 from merganser.sql.result import Result, rows_of
 from merganser.sql.sources import fields_of
-from merganser.sql.state import State
+from merganser.sql.state import State, no_database
 from merganser.storage.paths import escape, partition_text
 
 _LOG: Final = ("system", "kafka.bootstrap.servers", "retention", "kafka." + "topic")
@@ -52,7 +52,7 @@ def _tables(state: State, engine: Engine, statement: s.ShowTables) -> Result:
     database = state.database if statement.database is None else state.database_of(statement.database)
     known = [*state.catalog.list_databases(), SYSTEM]
     if database not in known:
-        raise NotFoundError(f"there is no database '{database}'. {did_you_mean(database, known or ['default'])}")
+        raise no_database(database, known)
     fits = _matches(statement.pattern)
     rows = [[database, name, False] for name in sorted(state.catalog.list_tables(database)) if fits(name)]
     return rows_of(["namespace", "tableName", "isTemporary"], rows, [pa.string(), pa.string(), pa.bool_()])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -37,6 +37,13 @@ class CatalogLike(Protocol):
     def alter_table(self, name: str, changes: Any) -> Table: ...
     def drop_table(self, name: str, if_exists: bool = False) -> None: ...
     def rename_table(self, name: str, new_name: str, no_writers: bool = False) -> None: ...
+
+
+def no_database(name: str, known: Sequence[str]) -> NotFoundError:
+    """Return the error about a database that does not exist."""
+    made = [database for database in known if database != SYSTEM]
+    hint = f"{did_you_mean(name, made)} " if made else ""
+    return NotFoundError(f"there is no database '{name}'. {hint}CREATE DATABASE {name} creates it.", database=name)
 
 
 @dataclass

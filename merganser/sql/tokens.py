@@ -31,6 +31,8 @@ _SHOWN: Final = 120
 """Maximum number of letters of a line that an error shows."""
 _SHOWN_BEFORE: Final = 100
 """Maximum number of these letters before the place of the error."""
+_LISTED: Final = 8
+"""Maximum number of words that are listed beside the word that was probably meant."""
 _QUOTED: Final = (TokenType.STRING, TokenType.IDENTIFIER)
 
 
@@ -315,9 +317,11 @@ class Cursor:
     def fail_with_nearest(self, words: Sequence[str]) -> NoReturn:
         """Raise a syntax error that names the words that may come, the nearest first."""
         near = closest(self.word(), list(words)) if self.word() else None
-        hint = f" Did you mean {near}?" if near else ""
         token = self.peek()
         found = "the statement ends" if token is None else f"found {token.text!r:.40}"
+        if near and len(words) > _LISTED:
+            fail(self.piece.text, self.offset, f"{found}. Did you mean {near}?")
+        hint = f" Did you mean {near}?" if near else ""
         fail(self.piece.text, self.offset, f"expected {_listed(words)}; {found}.{hint}")
 
 

@@ -35,6 +35,7 @@ _KEYWORDS: Final = (
     "SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "UNION", "JOIN", "WITH", "VALUES",
     "AND", "OR",
 )  # fmt: skip
+_BEFORE_NAMES: Final = ("FROM", "JOIN", "AS")
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # else the parser prints what it could not parse
 
 
@@ -99,9 +100,8 @@ class Texts:
                 at = sum(len(line) + 1 for line in lines[: found["line"] - 1]) + found["col"]
                 at -= len(found.get("highlight") or "")
                 offset = min(max(_back(at, shifts, start), start), end)
-            word = self.piece.text[offset:end].split(None, 1)[0] if offset < end else ""
-            near = closest(word.upper(), _KEYWORDS) if word else None
-            hint = f" Did you mean {near}?" if near and near != word.upper() else ""
+            offset, near = self._misspelt(offset, start)
+            hint = f" Did you mean {near}?" if near else ""
             why = str(found.get("description") or "it is not understood").rstrip(".")
             fail(self.piece.text, offset, f"{why}.{hint}")
         except RecursionError:
@@ -117,6 +117,23 @@ class Texts:
                 return value
             node.replace(value)
         return tree
+
+    def _misspelt(self, offset: int, start: int) -> tuple[int, str | None]:
+        """Return where a keyword is misspelt, and the keyword: at an offset, or one word before it.
+
+        In `SELECT * form t`, the parser takes `form` for a name and stops at `t`. Words behind FROM and JOIN are names.
+        """
+        tokens = [token for token in self.piece.tokens if token.start >= start]
+        at = next((i for i, token in enumerate(tokens) if token.start >= offset), len(tokens))
+        for i in (at - 1, at):
+            if not 0 < i < len(tokens) or tokens[i - 1].text.upper() in (*_BEFORE_NAMES, ",", "."):
+                continue
+            word = tokens[i].text.upper()
+            firsts = {keyword.split()[0]: keyword for keyword in _KEYWORDS}
+            near = closest(word, list(firsts))
+            if near is not None and near != word:
+                return tokens[i].start, firsts[near]
+        return offset, None
 
     def _prepared(self, start: int, end: int) -> tuple[str, list[tuple[int, int]]]:
         """Return the text with names and hints written as sqlglot takes them, and (offset there, offset here)."""

@@ -76,7 +76,8 @@ def test_a_syntax_error_runs_nothing(run: Run, tmp_path: Path) -> None:
 
 def test_input_is_complete_at_a_semicolon_outside_of_texts() -> None:
     assert all(map(is_complete, ("SELECT 1;", r"\dt", "SELECT ';' ; -- end")))
-    assert not any(map(is_complete, ("SELECT 1", "SELECT ';", "SELECT 1 -- ;")))
+    assert all(map(is_complete, ("", "quit", "-- a comment", "/* a */")))
+    assert not any(map(is_complete, ("SELECT 1", "SELECT ';", "SELECT 1 -- ;", "/* a", "'", "-- a\n'")))
 
 
 def test_wide_columns_become_narrower_first() -> None:
@@ -155,6 +156,29 @@ def test_a_drop_is_not_run_unless_the_person_agrees(shell: Shell, capsys: pytest
     assert "Stopped before this statement." in out
     shell.do(r"\dt")
     assert "orders" in capsys.readouterr().out
+
+
+def test_shortcuts_may_end_with_a_semicolon(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shell.do("help;")
+    assert "Tab completes" in capsys.readouterr().out
+    assert shell.do(r"\d orders;")
+    assert "BIGINT NOT NULL" in capsys.readouterr().out
+    assert shell.do("-- nothing")
+    assert "".join(capsys.readouterr()) == ""
+    assert not shell.do("quit;")
+    assert not shell.do(r"\q")
+
+
+def test_the_shell_advises_in_sql(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import merganser as mg
+
+    empty = Shell(mg.catalog(str(tmp_path)).session, Output(), {}, ask=None)
+    for statement in ("SHOW TABLES;", "CREATE TABLE t (id INT);", "USE default;"):
+        assert empty.do(statement)
+        said = capsys.readouterr().out
+        assert "there is no database 'default'." in said
+        assert "CREATE DATABASE default creates it." in said
+        assert "'sys'" not in said
 
 
 class Terminal:
@@ -251,3 +275,4 @@ def test_a_command_does_not_ask_with_yes_and_where_nobody_answers(orders: Any, r
 def test_a_plan_is_printed_line_by_line(run: Run) -> None:
     done = run("sql", "-e", f"{_MADE} SHOW CREATE TABLE t")
     assert "(\n  `id` BIGINT NOT NULL,\n  `v` STRING,\n  PRIMARY KEY (`id`) NOT ENFORCED\n)\n" in done.out
+    assert "1 row" not in done.err

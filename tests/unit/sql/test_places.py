@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import merganser as mg
-from merganser.errors import MerganserError
+from merganser.errors import MerganserError, SqlSyntaxError
 
 
 @pytest.fixture
@@ -75,3 +75,25 @@ def test_of_a_long_line_the_part_near_the_name_is_shown(session: Any) -> None:
     shown, caret = str(raised.value).splitlines()[-2:]
     assert len(shown) <= 122
     assert shown[caret.index("^") :].startswith("nope FROM orders")
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "meant"),
+    [
+        ("SELECT * form orders", 10, "FROM"),
+        ("SELECT * FROM orders whre id = 1", 22, "WHERE"),
+        ("SELECT id FROM orders gruop BY id", 23, "GROUP BY"),
+        ("SELECT id FROM orders LIMTI 1", 23, "LIMIT"),
+        ("selec 1", 1, "SELECT"),
+    ],
+)
+def test_a_misspelt_keyword_is_found(session: Any, text: str, column: int, meant: str) -> None:
+    with pytest.raises(SqlSyntaxError, match=rf"Did you mean {meant}\?") as raised:
+        session.sql(text)
+    assert (raised.value.context["line"], raised.value.context["column"]) == (1, column)
+
+
+def test_a_table_with_a_name_like_a_keyword_is_not_taken_for_one(session: Any) -> None:
+    with pytest.raises(SqlSyntaxError) as raised:
+        session.sql("SELECT id FROM orders 1")
+    assert "Did you mean" not in str(raised.value)
