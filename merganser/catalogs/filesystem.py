@@ -14,7 +14,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -41,7 +41,7 @@ from merganser.ingest.folders import HIVE_NULL
 from merganser.meta.refs import MAIN
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshots import SnapshotStore
-from merganser.migrate.build import table_with_files, table_with_rows
+from merganser.migrate.build import place, table_with_files, table_with_rows
 from merganser.migrate.clone import clone
 from merganser.migrate.folder import folder_of
 from merganser.migrate.plan import plan_of
@@ -224,6 +224,41 @@ class Catalog:
                 self.env.storage.delete([paths.schema(0)])
                 raise self._not_free(parsed, paths, ["files of a table that another process is moving there"])
         return table_of(made, paths.root, self.env, name=str(parsed))
+
+    @contextlib.contextmanager
+    def creating(
+        self,
+        name: str,
+        schema: SchemaLike,
+        primary_key: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
+        options: Mapping[str, Any] | None = None,
+        comment: str | None = None,
+    ) -> Iterator[Table]:
+        """Give a new table that nobody else sees. After the `with` block it is there with the rows written inside.
+
+        After an error in the block there is no table. An object store has no rename, so the files of the table are
+        copied at the end of the block, inside of the store.
+
+        Args:
+            name, schema, primary_key, partition_by, options, comment: see `create_table`.
+
+        Raises:
+            NotFoundError, AlreadyExistsError, InvalidInputError, UnsupportedError: see `create_table`.
+            StorageError: the store failed; there is no such table.
+        """
+        parsed = self._plain_name(name)
+        root = self._unused(parsed).root
+        made = self._defined(parsed, schema, primary_key, partition_by, options, comment)
+        _check_kept(made, parsed)
+        with place(self.env, root, str(parsed)) as aside:
+            SchemaStore(TablePaths(aside), self.env).create(made)
+            try:
+                yield table_of(made, aside, self.env, name=str(parsed))
+            except Exception:  # `place` removes what an error of merganser leaves
+                with contextlib.suppress(StorageError):
+                    self.env.storage.delete_tree(aside)
+                raise
 
     def table(self, name: str) -> Table | TableView | SystemTable | CatalogTable:
         """Return a table. A name `database.table$name` returns a branch, a view or a system table of it.

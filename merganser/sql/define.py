@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from sqlglot import exp
@@ -69,15 +69,15 @@ def _create_table(state: State, engine: Engine, statement: s.CreateTable) -> Res
         )
     options = {**state.new_table_options(), **options}
     options = _of_fluss(full, options, statement)
-    how: dict[str, Any] = {"comment": statement.comment}
     if statement.like is not None:
         return _create_like(state, full, statement)
     if statement.query is not None:
-        return _create_as(state, engine, full, statement, options, how)
+        return _create_as(state, engine, full, statement, options)
     fields = [_field(column, f"cannot create '{full}'") for column in statement.columns]
+    check_told_apart(fields, f"cannot create '{full}'")
     state.catalog.create_table(
         full, fields, primary_key=statement.primary_key or (), partition_by=statement.partition_by, options=options,
-        if_not_exists=statement.if_not_exists, **how,
+        comment=statement.comment, if_not_exists=statement.if_not_exists,
     )  # fmt: skip
     return Result()
 
@@ -134,9 +134,7 @@ def _exists(state: State, full: str) -> bool:
     return True
 
 
-def _create_as(
-    state: State, engine: Engine, full: str, statement: s.CreateTable, options: dict[str, str], how: dict[str, Any]
-) -> Result:
+def _create_as(state: State, engine: Engine, full: str, statement: s.CreateTable, options: dict[str, str]) -> Result:
     if _exists(state, full):
         if statement.if_not_exists:
             return Result()
@@ -146,12 +144,63 @@ def _create_as(
         t.Field(UNNUMBERED, name, nullable_throughout(kind))
         for name, kind in zip(relation.names, relation.types, strict=True)
     ]
-    table = state.catalog.create_table(full, fields, partition_by=statement.partition_by, options=options, **how)
+    check_told_apart(fields, f"cannot create '{full}'")
     try:
-        return insert_into(state, engine, table, relation)
-    except BaseException:
-        state.catalog.drop_table(full, if_exists=True)
+        with state.catalog.creating(
+            full, fields, partition_by=statement.partition_by, options=options, comment=statement.comment
+        ) as table:
+            return insert_into(state, engine, table, relation)
+    except AlreadyExistsError:
+        if statement.if_not_exists and _exists(state, full):  # another process made it meanwhile
+            return Result()
         raise
+
+
+def check_told_apart(fields: Sequence[t.Field], what: str) -> None:
+    """Check that no two columns, and no two fields of a ROW at any depth, have names that differ only in case.
+
+    Raises:
+        InvalidInputError: begins with `what`; statements could not tell them apart.
+    """
+    seen: dict[str, str] = {}
+    for field in fields:
+        _check_new_name(field.name, seen.get(field.name.lower()), what)
+        seen[field.name.lower()] = field.name
+        _check_inside(field.type, what)
+
+
+def _check_inside(kind: t.DataType, what: str) -> None:
+    match kind:
+        case t.Row():
+            check_told_apart(kind.fields, what)
+        case t.Array() | t.Multiset():
+            _check_inside(kind.element, what)
+        case t.Map():
+            _check_inside(kind.key, what)
+            _check_inside(kind.value, what)
+
+
+def _check_new_name(name: str, other: str | None, what: str) -> None:
+    if other is not None and other != name:
+        raise InvalidInputError(
+            f"{what}: '{name}' and '{other}' differ only in case, and names in statements match in any case. Nothing "
+            "was changed. Choose another name.",
+            column=name,
+        )
+
+
+def _siblings(fields: Sequence[t.Field], path: Sequence[str]) -> Sequence[t.Field]:
+    """Return the columns or fields beside which a path such as `r.x` lies; none if there is no such place."""
+    kind: t.DataType | None = t.Row(fields=tuple(fields))
+    for part in path[:-1]:
+        match kind:
+            case t.Row():
+                kind = next((field.type for field in kind.fields if field.name.lower() == part.lower()), None)
+            case t.Array():
+                kind = kind.element
+            case t.Map():
+                kind = kind.value
+    return kind.fields if isinstance(kind, t.Row) else ()
 
 
 def nullable_throughout(kind: t.DataType) -> t.DataType:
@@ -200,6 +249,15 @@ def _alter(state: State, name: s.Name, changes: list[ch.Change]) -> Result:
 
 def _add_columns(state: State, engine: Engine, statement: s.AddColumns) -> Result:
     what = f"cannot alter '{state.full(statement.name)}'"
+    known = state.table(statement.name).schema.fields
+    for i, column in enumerate(statement.columns):
+        path = column.name.split(".")
+        beside = [field.name for field in _siblings(known, path)]
+        beside += [
+            other.name.split(".")[-1] for other in statement.columns[:i] if other.name.split(".")[:-1] == path[:-1]
+        ]
+        _check_new_name(path[-1], next((name for name in beside if name.lower() == path[-1].lower()), None), what)
+        _check_inside(column.type, what)
     return _alter(state, statement.name, [
         ch.add_column(
             c.name, c.type, after=c.after, first=c.first, comment=c.comment,
@@ -220,6 +278,10 @@ def _drop_columns(state: State, engine: Engine, statement: s.DropColumns) -> Res
 
 
 def _rename_column(state: State, engine: Engine, statement: s.RenameColumn) -> Result:
+    path, new = statement.column.split("."), statement.new_name
+    beside = [field.name for field in _siblings(state.table(statement.name).schema.fields, path)]
+    other = next((name for name in beside if name.lower() == new.lower() and name.lower() != path[-1].lower()), None)
+    _check_new_name(new, other, f"cannot alter '{state.full(statement.name)}'")
     return _alter(state, statement.name, [ch.rename_column(statement.column, statement.new_name)])
 
 
@@ -227,6 +289,7 @@ def _alter_column(state: State, engine: Engine, statement: s.AlterColumn) -> Res
     made: list[ch.Change] = []
     column = statement.column
     if statement.type is not None:
+        _check_inside(statement.type, f"cannot alter '{state.full(statement.name)}'")
         made.append(ch.retype_column(column, statement.type.with_nullable(True)))
         if statement.with_nullability:
             made.append(ch.set_nullable(column, statement.type.nullable))

@@ -61,7 +61,8 @@ FORMS: Final[tuple[Form, ...]] = (
     Form(
         _T, "CREATE TABLE ... AS",
         "CREATE TABLE [IF NOT EXISTS] name [PARTITIONED BY (...)] [WITH (...)] AS query",
-        "Creates a table with the columns and the rows of a query. `'primary-key'` and `'partition'` in the "
+        "Creates a table with the columns and the rows of a query: it is there with all rows, or not at all. "
+        "`'primary-key'` and `'partition'` in the "
         "options name "
         "its key and its partitions.",
         "CREATE TABLE numbers AS SELECT 1 AS n UNION ALL SELECT 2;",

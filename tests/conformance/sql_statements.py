@@ -60,6 +60,24 @@ SESSIONS: Final[dict[str, tuple[Step, ...]]] = {
         ("SELECT * FROM t", []),
         ("ALTER TABLE t DROP PARTITION (D = '2026-01-02')", "no such partition"),
     ),
+    "names-that-differ-only-in-case-are-refused": (
+        ("CREATE TABLE t (id INT, ID INT)", "'ID' and 'id' differ only in case".lower()),
+        ("CREATE TABLE t (id INT, r ROW<a INT, A INT>)", "'a' and 'a' differ only in case"),
+        ("CREATE TABLE t (id INT, r ARRAY<MAP<INT, ROW<a INT, A INT>>>)", "differ only in case"),
+        ("CREATE TABLE t AS SELECT 1 AS id, 2 AS ID", "differ only in case"),
+        ("CREATE TABLE t AS SELECT named_struct('a', 1, 'A', 2) AS r", "differ only in case"),
+        ("SHOW TABLES", []),
+        "CREATE TABLE t (id INT, r ROW<a INT>, l ARRAY<ROW<a INT>>)",
+        ("ALTER TABLE t ADD COLUMN ID INT", "'id' and 'id' differ only in case|nothing was changed"),
+        ("ALTER TABLE t ADD COLUMNS (x INT, X INT)", "differ only in case"),
+        ("ALTER TABLE t ADD COLUMN r.A INT", "differ only in case"),
+        ("ALTER TABLE t ADD COLUMN l.element.A INT", "differ only in case"),
+        ("ALTER TABLE t ADD COLUMN s ROW<x INT, X INT>", "differ only in case"),
+        ("ALTER TABLE t RENAME COLUMN r TO Id", "differ only in case"),
+        "ALTER TABLE t RENAME COLUMN id TO Id",
+        "ALTER TABLE t ADD COLUMNS (A INT, r.b INT)",
+        ("SHOW COLUMNS IN t", [["Id"], ["r"], ["l"], ["A"]]),
+    ),
 }  # fmt: skip
 
 

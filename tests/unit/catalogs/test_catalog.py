@@ -461,3 +461,25 @@ def test_a_write_to_a_table_that_was_dropped_does_not_bring_its_directory_back(c
     with pytest.raises(ConflictError, match="dropped"):
         table.write([{"n": 2}])
     assert not Path(table.path).exists()
+
+
+def test_a_table_that_is_being_created_is_seen_with_its_rows_or_not_at_all(catalog: mg.Catalog) -> None:
+    with catalog.creating("shop.new", {"id": "INT", "d": "STRING"}, ["id", "d"], ["d"], {"bucket": "1"}) as table:
+        table.write([{"id": 1, "d": "a"}])
+        assert "new" not in catalog.list_tables("shop")
+    assert catalog.table("shop.new").read().to_pylist() == [{"id": 1, "d": "a"}]
+    for wrong in (ValueError("x"), mg.errors.InvalidInputError("x")):
+        paths: list[str] = []
+
+        def fail(error: Exception = wrong, paths: list[str] = paths) -> None:
+            with catalog.creating("shop.other", {"id": "INT"}) as table:
+                table.write([{"id": 1}])
+                paths.append(table.path)
+                raise error
+
+        with pytest.raises(ValueError, match="x"):
+            fail()
+        assert not catalog.env.storage.exists(paths[0])
+    with pytest.raises(AlreadyExistsError), catalog.creating("shop.other", {"id": "INT"}):
+        catalog.create_table("shop.other", {"id": "INT"})
+    assert catalog.table("shop.other").read().to_pylist() == []

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
-from merganser.errors import InvalidInputError, NotFoundError, SqlSyntaxError, UnsupportedError
+from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, SqlSyntaxError, UnsupportedError
+from merganser.sql import rows
 from merganser.sql.embedded import setting_of
 from merganser.sql.parse import parse
 from merganser.sql.query import bind
@@ -136,6 +137,34 @@ def test_limits_of_rows_and_time(session: Session) -> None:
     session.sql("RESET; SET sql.timeout = '300 ms'")
     with pytest.raises(InvalidInputError, match=r"stopped after 0.3 s"):
         session.sql("SELECT count(*) FROM range(100000000) a, range(1000) b")
+
+
+def test_a_table_of_a_query_appears_with_its_rows(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(BaseException):
+        pass
+
+    seen: list[list[str]] = []
+
+    def killed(*given: Any) -> None:
+        rows.insert_into(*given)
+        seen.append(session.sql("SHOW TABLES")["tableName"].to_pylist())
+        raise Killed
+
+    text = "CREATE TABLE IF NOT EXISTS copy AS SELECT * FROM orders"
+    with monkeypatch.context() as patched:
+        patched.setattr("merganser.sql.define.insert_into", killed)
+        with pytest.raises(Killed):
+            session.sql(text)
+    assert seen == [["orders"]]
+    assert session.sql("SHOW TABLES")["tableName"].to_pylist() == ["orders"]
+    assert session.execute(text).counts == {"inserted": 3}
+    assert session.execute(text).snapshot is None
+    assert session.sql("SELECT sum(id) AS n FROM copy").to_pylist() == [{"n": 6}]
+    with pytest.raises(AlreadyExistsError, match="already exists"):
+        session.sql("CREATE TABLE copy AS SELECT 1 AS n")
+    with pytest.raises(InvalidInputError):
+        session.sql("CREATE TABLE wrong AS SELECT 1 DIV (id - 2) AS n FROM orders")
+    session.sql("DROP TABLE orders; DROP TABLE copy; DROP DATABASE default")  # what was left is no table
 
 
 def test_tags_are_renamed_and_replaced(session: Session) -> None:
