@@ -22,7 +22,7 @@ def agreed(session: Any, statement: Any, ask: Callable[[str], str] = input) -> b
     print(lost)
     try:
         answer = ask("Run it? [y/N] ")
-    except EOFError:
+    except (EOFError, KeyboardInterrupt):
         answer = ""
         print()
     if answer.strip().lower() in ("y", "yes"):

@@ -118,6 +118,11 @@ class Shell:
                 self._statements(text)
         except MerganserError as error:
             print(f"error: {in_sql(str(error))}")
+        except Exception as error:
+            print(
+                f"error: {type(error).__name__}: {error}\nThis is not an error that merganser raises on purpose. Run "
+                "the statement with `merganser --debug sql -e` and report what it prints."
+            )
         return True
 
     def _statements(self, text: str) -> None:

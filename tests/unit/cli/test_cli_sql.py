@@ -181,6 +181,30 @@ def test_the_shell_advises_in_sql(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert "'sys'" not in said
 
 
+def test_the_shell_goes_on_after_an_error_of_a_library(
+    shell: Shell, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError("of a library")
+
+    monkeypatch.setattr(shell.session, "results", fails)
+    assert shell.do("SELECT 1;")
+    assert "error: ZeroDivisionError: of a library\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("leave", [EOFError, KeyboardInterrupt])
+def test_who_leaves_a_question_does_not_agree(
+    shell: Shell, orders: Any, capsys: pytest.CaptureFixture[str], leave: type[BaseException]
+) -> None:
+    def ask(_: str) -> str:
+        raise leave
+
+    asking = Shell(lambda: shell.session, Output(), {}, ask=ask)
+    assert asking.do("DROP TABLE orders;")
+    assert "Stopped before this statement." in capsys.readouterr().out
+    assert len(orders.read().to_pylist()) == 2
+
+
 class Terminal:
     """`merganser` in a pseudo terminal."""
 
