@@ -47,6 +47,17 @@ MACROS: Final = (
     """CREATE MACRO _moment(s) AS regexp_full_match(trim(s),
        '[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([ T]([0-9]{1,2}:[0-9]{1,2}(:[0-9]{1,2}(\\.[0-9]{1,9})?)?)?)?' ||
        '( ?(Z|UTC|[+-][0-9:]+))?')""",
+    """CREATE MACRO _zoned(s) AS regexp_matches(trim(s), '(Z|UTC|:[0-9:.]+ ?[+-][0-9:]+)$')""",
+    # of the two instants of a wall clock that is set back, Spark takes the earlier one, DuckDB the later one
+    """CREATE MACRO _earlier(c, x) AS CASE WHEN CAST(c - to_minutes(60) AS TIMESTAMP) = x THEN c - to_minutes(60)
+       WHEN CAST(c - to_minutes(30) AS TIMESTAMP) = x THEN c - to_minutes(30)
+       WHEN CAST(c - to_minutes(120) AS TIMESTAMP) = x THEN c - to_minutes(120) ELSE c END""",
+    """CREATE MACRO _instant(x) AS _earlier(CAST(x AS TIMESTAMPTZ), x)""",
+    # an instant some days or months later by the wall clock: with the offset that it has, if the wall clock has it too
+    """CREATE MACRO _at(x, wall) AS CASE
+       WHEN epoch_us(wall) - epoch_us(CAST(x AS TIMESTAMP)) + epoch_us(x) = epoch_us(CAST(wall AS TIMESTAMPTZ))
+       THEN CAST(wall AS TIMESTAMPTZ) ELSE _instant(wall) END""",
+    """CREATE MACRO _moved(x, i) AS _at(x, CAST(x AS TIMESTAMP) + i)""",
     # a DOUBLE as Java writes it
     """CREATE MACRO _digits(s) AS rtrim(ltrim(replace(regexp_replace(s, 'e.*', ''), '.', ''), '0'), '0')""",
     """CREATE MACRO _exponent(s) AS CASE
@@ -100,6 +111,8 @@ def _cast(value: Value, given: t.DataType, kind: t.DataType, tries: bool) -> str
             return f"{name}(CAST({x} AS INTEGER) AS {target})"
         case _ if is_number(given) and isinstance(kind, t.Boolean):
             return f"({x} <> 0)"
+        case _ if isinstance(given, t.Date | t.Timestamp) and isinstance(kind, t.LocalZonedTimestamp):
+            return f"_instant(CAST({x} AS TIMESTAMP))"
         case _ if isinstance(given, (t.Date, *MOMENTS)) and isinstance(kind, (t.Date, *MOMENTS)):
             return plain
         case _ if isinstance(given, t.LocalZonedTimestamp) and isinstance(kind, (t.BigInt, t.Int)):
@@ -213,6 +226,9 @@ def _from_text(x: str, kind: t.DataType, target: str, tries: bool) -> str:
         case t.Date():
             day = f"_to_day({x})"
             return checked(f"_day({x})", f"TRY({day})" if tries else day)
+        case t.LocalZonedTimestamp():
+            made = f"CASE WHEN _zoned({x}) THEN {name}(trim({x}) AS {target}) "
+            return checked(f"_moment({x})", f"{made}ELSE _instant({name}(trim({x}) AS TIMESTAMP)) END")
         case _ if isinstance(kind, MOMENTS):
             return checked(f"_moment({x})", f"{name}(trim({x}) AS {target})")
         case t.Time():
@@ -309,7 +325,7 @@ def _decimal(op: str, left: Value, right: Value, name: str) -> Value:
                 numerator = f"({numerator} * {10**shift}::HUGEINT)"
             else:
                 denominator = f"({denominator} * {10**-shift}::HUGEINT)"
-            return Value(_scaled(f"_quotient({numerator}, {denominator})", kind), kind, name)
+            return Value(scaled(f"_quotient({numerator}, {denominator})", kind), kind, name)
         case "DIV":
             n, d = (_unscaled(f"CAST({x} AS DECIMAL(38,{scale}))", t.Decimal(38, scale)) for x in (a, b))
             return Value(f"CAST(_div({n}, {d}) AS BIGINT)", t.BigInt(), name)
@@ -330,7 +346,7 @@ def _unscaled(text: str, kind: t.Decimal) -> str:
     return f"CAST(replace(CAST({text} AS VARCHAR), '.', '') AS HUGEINT)"
 
 
-def _scaled(text: str, kind: t.Decimal) -> str:
+def scaled(text: str, kind: t.Decimal) -> str:
     """Return a whole number as the DECIMAL with these digits."""
     if kind.scale == 0:
         return f"CAST({text} AS {duck(kind)})"
@@ -345,4 +361,4 @@ def divided(total: str, count: str, given: t.Decimal) -> Value:
     whole = _unscaled(f"CAST({total} AS DECIMAL(38,{given.scale}))", t.Decimal(38, given.scale))
     numerator = f"({whole} * {10 ** max(shift, 0)}::HUGEINT)"
     quotient = f"_quotient({numerator}, CAST({count} AS HUGEINT))"
-    return Value(f"CASE WHEN {count} = 0 THEN NULL ELSE {_scaled(quotient, kind)} END", kind)
+    return Value(f"CASE WHEN {count} = 0 THEN NULL ELSE {scaled(quotient, kind)} END", kind)

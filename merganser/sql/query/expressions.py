@@ -27,7 +27,6 @@ from merganser.sql.query.functions import (
     WINDOWS,
     Function,
     now_functions,
-    part,
     pattern,
     row_of,
     sort_key,
@@ -47,6 +46,7 @@ from merganser.sql.query.kinds import (
 )
 from merganser.sql.query.names import LAMBDA, called, day, frame, real
 from merganser.sql.query.scope import Scope, inside
+from merganser.sql.query.times import ADDS, CALENDAR, DIFFS, TIMES, added, difference, extracted
 
 if TYPE_CHECKING:
     from merganser.sql.query.binder import Bound
@@ -58,7 +58,7 @@ _OF_VALUES: Final = ("lag", "lead", "first_value", "last_value", "first", "last"
 """Window functions whose values have the type of their argument."""
 KEYS: Final = "\x03"
 """Stands for all keys of GROUP BY until they are known."""
-_SCALARS: Final = {**SCALARS, **ARRAYS}
+_SCALARS: Final = {**SCALARS, **ARRAYS, **TIMES}
 _UNITS: Final = {"YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
 
 
@@ -345,6 +345,11 @@ class Expressions:
             return Value(f"({left.text} {op} {to(right, t.Int())})", t.Date(), name)
         if isinstance(right.type, t.Date) and isinstance(left.type, (t.TinyInt, t.SmallInt, t.Int)) and op == "+":
             return Value(f"({right.text} + {to(left, t.Int())})", t.Date(), f"date_add({right.name}, {left.name})")
+        if op == "-" and isinstance(left.type, MOMENTS) and isinstance(right.type, (t.Date, *MOMENTS)):
+            raise UnsupportedError(
+                f"cannot compute {left.name} - {right.name} in this process: no type holds an interval. Write "
+                "timestampdiff(SECOND, b, a), or run it on Spark."
+            )
         return arithmetic(op, left, right)
 
     def _shifted(self, moment: exp.Expression, interval: exp.Interval, op: str) -> Value:
@@ -364,6 +369,8 @@ class Expressions:
         if isinstance(value.type, t.Date) and unit in ("HOUR", "MINUTE", "SECOND"):
             value = cast(value, t.LocalZonedTimestamp(6))
         kind = value.type
+        if isinstance(kind, t.LocalZonedTimestamp) and unit in CALENDAR:
+            return Value(f"_moved({value.text}, INTERVAL ({'-' if op == '-' else ''}({count})) {unit})", kind, name)
         made = f"({value.text} {op} INTERVAL ({count}) {unit})"
         return Value(f"CAST({made} AS {duck(kind)})", kind, name)
 
@@ -449,24 +456,8 @@ class Expressions:
         raise InvalidInputError(f"'{base.name}' is {base.type}, and has no elements.")
 
     def _extract(self, node: exp.Extract) -> Value:
-        unit = node.this.name.lower()
-        names = {"dow": "dayofweek", "doy": "dayofyear", "week": "weekofyear", "dayofweek_iso": "weekday"}
-        if unit not in (
-            "year",
-            "quarter",
-            "month",
-            "day",
-            "hour",
-            "minute",
-            "week",
-            "dow",
-            "doy",
-            "dayofweek",
-            "dayofyear",
-        ):
-            raise UnsupportedError(f"cannot compute extract({unit} ...) in this process. Run the statement on Spark.")
         value = self.value(node.expression)
-        return part(names.get(unit, unit), value).named(f"extract({node.this.name} FROM {value.name})")
+        return extracted(node.this.name, value).named(f"extract({node.this.name} FROM {value.name})")
 
     def _trim(self, node: exp.Trim) -> Value:
         name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "trim")
@@ -490,6 +481,8 @@ class Expressions:
             return self._grouping(name, arguments)
         if name in ("explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer"):
             raise InvalidInputError(f"{name} stands alone in the list of SELECT, in LATERAL VIEW or in FROM.")
+        if name in (*ADDS, *DIFFS) and (len(arguments) == 3 or name.startswith("timestamp")):
+            return self._by_unit(name, arguments)
         if name in HIGHER:
             return self._higher(name, arguments)
         if name in AGGREGATES:
@@ -499,6 +492,15 @@ class Expressions:
         if name not in _SCALARS:
             raise self._no_function(name)
         return self._call(name, _SCALARS[name], arguments)
+
+    def _by_unit(self, name: str, arguments: Sequence[exp.Expression]) -> Value:
+        if len(arguments) != 3:
+            raise InvalidInputError(f"cannot call {name} with {len(arguments)} arguments: it takes 3.")
+        if not isinstance(arguments[0], exp.Column | exp.Var):
+            raise InvalidInputError(f"cannot call {name}: {_text(arguments[0])} is no unit such as MONTH.")
+        unit = arguments[0].name.upper()
+        first, second = (self.value(argument) for argument in arguments[1:])
+        return added(unit, first, second) if name in ADDS else difference(unit, first, second)
 
     def _grouping(self, name: str, arguments: Sequence[exp.Expression]) -> Value:
         values = [self.value(argument) for argument in arguments]

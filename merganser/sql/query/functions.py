@@ -6,6 +6,7 @@ otherwise is written out, or left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -291,7 +292,7 @@ def _trim(name: str) -> Make:
     return make
 
 
-def _literal_text(value: Value, what: str) -> str:
+def literal_text(value: Value, what: str) -> str:
     if not value.is_text:
         raise UnsupportedError(f"cannot call {what} with a pattern that is no literal in this process.")
     return value.text[1:-1].replace("''", "'")
@@ -306,7 +307,7 @@ def pattern(value: Value, what: str) -> str:
     Raises:
         UnsupportedError: it is no literal, or RE2 lacks or reads otherwise a part of it.
     """
-    text = _literal_text(value, what)
+    text = literal_text(value, what)
     for part in (*_UNLIKE, *(f"\\{n}" for n in range(1, 10))):
         if part in text:
             raise UnsupportedError(
@@ -325,7 +326,7 @@ def _split(values: list[Value]) -> Value:
 
 def _regexp_replace(values: list[Value]) -> Value:
     s = taken(values[0], "s", "regexp_replace").text
-    replacement = _literal_text(values[2], "regexp_replace")
+    replacement = literal_text(values[2], "regexp_replace")
     if "\\" in replacement:
         raise UnsupportedError("cannot call regexp_replace with a backslash in the replacement in this process.")
     text, at = "", 0
@@ -358,7 +359,7 @@ def time_format(value: Value, what: str) -> str:
     Raises:
         UnsupportedError: it has a letter that strftime lacks.
     """
-    text, made, at = _literal_text(value, what), "", 0
+    text, made, at = literal_text(value, what), "", 0
     while at < len(text):
         c = text[at]
         if c == "'":
@@ -379,6 +380,34 @@ def time_format(value: Value, what: str) -> str:
     return string(made)
 
 
+_DIGITS: Final = {
+    "yyyy": "[0-9]{4}", "y": "[0-9]+", "yy": "[0-9]{2}", "MM": "[0-9]{2}", "dd": "[0-9]{2}", "HH": "[0-9]{2}",
+    "hh": "[0-9]{2}", "mm": "[0-9]{2}", "ss": "[0-9]{2}", "M": "[0-9]{1,2}", "d": "[0-9]{1,2}", "H": "[0-9]{1,2}",
+    "h": "[0-9]{1,2}", "SSS": "[0-9]{3}", "SSSSSS": "[0-9]{6}", "DDD": "[0-9]{3}", "D": "[0-9]{1,3}",
+}  # fmt: skip
+
+
+def _digits_of(text: str) -> str:
+    """Return a regular expression of the texts that a pattern of Java reads: strptime takes fewer digits, too."""
+    made = ""
+    for found in re.finditer(r"'([^']*)'|([A-Za-z])\2*|.", text, re.DOTALL):
+        if found[1] is not None:
+            made += re.escape(found[1] or "'")
+        elif found[2] is not None:
+            made += _DIGITS.get(found[0], ".+")
+        else:
+            made += re.escape(found[0])
+    return made
+
+
+def parsed_time(value: Value, form: Value, what: str) -> str:
+    """Return a text as a TIMESTAMP by a pattern of Java's DateTimeFormatter; an error if it does not fit."""
+    s, wanted = taken(value, "s", what).text, time_format(form, what)
+    test = f"regexp_full_match({s}, {string(_digits_of(literal_text(form, what)))})"
+    bad = f"error(concat('cannot read the time ', {s}, ' by ', {string(literal_text(form, what))}))"
+    return f"CASE WHEN {s} IS NULL THEN NULL WHEN {test} THEN strptime({s}, {wanted}) ELSE {bad} END"
+
+
 def _date_format(values: list[Value]) -> Value:
     moment = cast(taken(values[0], "m", "date_format"), t.Timestamp(6))
     return Value(f"strftime({moment.text}, {time_format(values[1], 'date_format')})", t.string())
@@ -387,8 +416,7 @@ def _date_format(values: list[Value]) -> Value:
 def _to_date(values: list[Value]) -> Value:
     if len(values) == 1:
         return cast(values[0], t.Date())
-    s = taken(values[0], "s", "to_date").text
-    return Value(f"CAST(strptime({s}, {time_format(values[1], 'to_date')}) AS DATE)", t.Date())
+    return Value(f"CAST({parsed_time(values[0], values[1], 'to_date')} AS DATE)", t.Date())
 
 
 def _to_timestamp(zone: bool) -> Make:
@@ -397,9 +425,7 @@ def _to_timestamp(zone: bool) -> Make:
     def make(values: list[Value]) -> Value:
         if len(values) == 1:
             return cast(values[0], kind)
-        s = taken(values[0], "s", "to_timestamp").text
-        made = f"strptime({s}, {time_format(values[1], 'to_timestamp')})"
-        return cast(Value(made, t.Timestamp(6)), kind)
+        return cast(Value(parsed_time(values[0], values[1], "to_timestamp"), t.Timestamp(6)), kind)
 
     return make
 
@@ -425,7 +451,7 @@ _UNITS: Final = {
 
 
 def _date_trunc(values: list[Value]) -> Value:
-    unit = _UNITS.get(_literal_text(values[0], "date_trunc").upper())
+    unit = _UNITS.get(literal_text(values[0], "date_trunc").upper())
     if unit is None:
         raise InvalidInputError(f"cannot call date_trunc: {values[0].text} is no unit.")
     kind = t.LocalZonedTimestamp(6)
@@ -433,7 +459,7 @@ def _date_trunc(values: list[Value]) -> Value:
 
 
 def _trunc(values: list[Value]) -> Value:
-    unit = _UNITS.get(_literal_text(values[1], "trunc").upper())
+    unit = _UNITS.get(literal_text(values[1], "trunc").upper())
     if unit not in ("year", "quarter", "month", "week"):
         raise InvalidInputError(f"cannot call trunc: {values[1].text} is no unit of dates.")
     return Value(f"CAST(date_trunc('{unit}', {taken(values[0], 'D', 'trunc').text}) AS DATE)", t.Date())
@@ -442,6 +468,8 @@ def _trunc(values: list[Value]) -> Value:
 def part(name: str, value: Value) -> Value:
     """Return a part of a date or a moment, such as year."""
     moment = cast(value, t.Timestamp(6)) if isinstance(value.type, t.LocalZonedTimestamp) else taken(value, "m", name)
+    if name in ("isodow", "isoyear"):
+        return Value(f"CAST({name}({moment.text}) AS INTEGER)", t.Int())
     names = {"dayofmonth": "day", "weekofyear": "week", "dayofyear": "dayofyear"}
     if name == "dayofweek":
         return Value(f"CAST(dayofweek({moment.text}) + 1 AS INTEGER)", t.Int())
@@ -486,7 +514,7 @@ def row_of(names: Sequence[str], values: Sequence[Value]) -> Value:
 
 
 def _named_struct(values: list[Value]) -> Value:
-    names = [_literal_text(value, "named_struct") for value in values[::2]]
+    names = [literal_text(value, "named_struct") for value in values[::2]]
     return row_of(names, values[1::2])
 
 

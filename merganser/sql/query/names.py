@@ -12,7 +12,8 @@ _COMPARED: Final = (
     "(IF((x > x), 1, 0)))))))))), x, x)"
 ).replace("x", LAMBDA)
 _UPPER: Final = (
-    "atan", "cbrt", "cos", "degrees", "e", "exp", "log10", "log2", "pi", "radians", "signum", "sin", "sqrt", "tan",
+    "acos", "asin", "atan", "atan2", "cbrt", "cos", "cosh", "degrees", "e", "exp", "log10", "log2", "pi", "radians",
+    "signum", "sin", "sinh", "sqrt", "tan", "tanh",
 )  # fmt: skip
 _OTHER: Final = {
     "ceil": "CEIL", "ceiling": "ceiling", "floor": "FLOOR", "power": "POWER", "rank": "RANK",
@@ -21,7 +22,9 @@ _OTHER: Final = {
 _DEFAULTS: Final[dict[str, tuple[int, str]]] = {
     "round": (1, "0"), "bround": (1, "0"), "substring": (2, "2147483647"), "substr": (2, "2147483647"),
     "lpad": (2, " "), "rpad": (2, " "), "locate": (2, "1"), "position": (2, "1"), "split": (2, "-1"),
-    "regexp_replace": (3, "1"), "regexp_extract": (2, "1"), "sort_array": (1, "true"),
+    "regexp_replace": (3, "1"), "regexp_extract": (2, "1"),
+    "from_unixtime": (1, "yyyy-MM-dd HH:mm:ss"), "unix_timestamp": (1, "yyyy-MM-dd HH:mm:ss"),
+    "to_unix_timestamp": (1, "yyyy-MM-dd HH:mm:ss"), "sort_array": (1, "true"),
 }  # fmt: skip
 """The arguments that a call is written with although it has fewer."""
 _FORMS: Final[dict[str, Callable[[Sequence[str]], str]]] = {
@@ -30,6 +33,7 @@ _FORMS: Final[dict[str, Callable[[Sequence[str]], str]]] = {
     "if": lambda a: f"(IF({a[0]}, {a[1]}, {a[2]}))",
     "array_sort": lambda a: f"array_sort({a[0]}, {_COMPARED})",
     "date": lambda a: f"CAST({a[0]} AS DATE)",
+    "datepart": lambda a: f"datepart({a[0]} FROM {a[1]})",
     "positive": lambda a: f"(+ {a[0]})",
     "log": lambda a: f"LOG({', '.join(a if len(a) > 1 else ['E()', *a])})",
     "ltrim": lambda a: f"ltrim({a[0]})" if len(a) == 1 else f"TRIM(LEADING {a[0]} FROM {a[1]})",

@@ -1,0 +1,189 @@
+"""Functions of dates and times beside those of `functions`, and arithmetic that gives null in place of an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.schema import types as t
+from merganser.sql.query.casts import arithmetic, cast, scaled
+from merganser.sql.query.functions import Function, literal_text, parsed_time, part, taken, time_format
+from merganser.sql.query.kinds import MOMENTS, TEXTS, WHOLE, Value, duck, is_null, string
+
+_LTZ: Final = t.LocalZonedTimestamp(6)
+_SECONDS: Final = Value("'yyyy-MM-dd HH:mm:ss'", t.string(), is_text=True)
+_PARTS: Final[dict[str, tuple[str, ...]]] = {
+    "year": ("YEAR", "Y", "YEARS", "YR", "YRS"), "isoyear": ("YEAROFWEEK",), "quarter": ("QUARTER", "QTR"),
+    "month": ("MONTH", "MON", "MONS", "MONTHS"), "weekofyear": ("WEEK", "W", "WEEKS"), "day": ("DAY", "D", "DAYS"),
+    "dayofweek": ("DAYOFWEEK", "DOW"), "isodow": ("DAYOFWEEK_ISO", "DOW_ISO"), "dayofyear": ("DOY",),
+    "hour": ("HOUR", "H", "HOURS", "HR", "HRS"), "minute": ("MINUTE", "M", "MIN", "MINS", "MINUTES"),
+    "second": ("SECOND", "S", "SEC", "SECONDS", "SECS"),
+}  # fmt: skip
+_ADDED: Final = {
+    "YEAR": "to_months({} * 12)", "QUARTER": "to_months({} * 3)", "MONTH": "to_months({})",
+    "WEEK": "to_days({} * 7)", "DAY": "to_days({})", "DAYOFYEAR": "to_days({})", "HOUR": "to_hours({})",
+    "MINUTE": "to_minutes({})", "SECOND": "to_seconds({})", "MILLISECOND": "to_milliseconds({})",
+    "MICROSECOND": "to_microseconds({})",
+}  # fmt: skip
+_MICROS: Final = {
+    "WEEK": 604_800_000_000, "DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000,
+    "MILLISECOND": 1_000, "MICROSECOND": 1,
+}  # fmt: skip
+CALENDAR: Final = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DAYOFYEAR")
+"""Units that are counted by the wall clock."""
+_MONTHS: Final = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+ADDS: Final = ("dateadd", "date_add", "timestampadd")
+DIFFS: Final = ("datediff", "date_diff", "timestampdiff")
+
+
+def extracted(unit: str, value: Value) -> Value:
+    """Return a part of a date or a moment by the name that EXTRACT takes.
+
+    Raises:
+        InvalidInputError: there is no such part.
+    """
+    name = next((name for name, words in _PARTS.items() if unit.upper() in words), None)
+    if name is None:
+        raise InvalidInputError(f"cannot extract {unit} from {value.name}: there is no such part of a time.")
+    if name != "second":
+        return part(name, value)
+    moment = cast(taken(value, "m", "extract"), t.Timestamp(6)).text
+    kind = t.Decimal(8, 6)
+    return Value(scaled(f"CAST(microsecond({moment}) AS BIGINT)", kind), kind)
+
+
+def added(unit: str, count: Value, value: Value) -> Value:
+    """Return timestampadd(unit, count, value): a DATE becomes a TIMESTAMP_LTZ."""
+    if unit not in _ADDED:
+        raise InvalidInputError(f"cannot add '{unit}': it is no unit of time.")
+    moment = value if isinstance(value.type, MOMENTS) else cast(value, _LTZ)
+    kind = moment.type
+    interval = _ADDED[unit].format(taken(count, "i", "timestampadd").text)
+    name = f"timestampadd({unit}, {count.name}, {value.name})"
+    if isinstance(kind, t.LocalZonedTimestamp) and unit in CALENDAR:
+        return Value(f"_moved({moment.text}, {interval})", kind, name)
+    return Value(f"CAST({moment.text} + {interval} AS {duck(kind)})", kind, name)
+
+
+def difference(unit: str, start: Value, end: Value) -> Value:
+    """Return timestampdiff(unit, start, end): whole units between the wall clocks."""
+    a, b = (cast(cast(value, _LTZ), t.Timestamp(6)).text for value in (start, end))
+    name = f"timestampdiff({unit}, {start.name}, {end.name})"
+    if unit in _MICROS:
+        text = f"(epoch_us({b}) - epoch_us({a})) // {_MICROS[unit]}"
+    elif unit in _MONTHS:
+        rest, other = (f"(epoch_us({x}) - epoch_us(date_trunc('month', {x})))" for x in (a, b))
+        months = f"((year({b}) - year({a})) * 12 + month({b}) - month({a})"
+        months += f" + CASE WHEN {b} > {a} AND {other} < {rest} THEN -1 WHEN {b} < {a} AND {other} > {rest} THEN 1"
+        text = f"{months} ELSE 0 END) // {_MONTHS[unit]}"
+    else:
+        raise InvalidInputError(f"cannot count '{unit}': it is no unit of time.")
+    return Value(f"CAST({text} AS BIGINT)", t.BigInt(), name)
+
+
+def _date_part(values: list[Value]) -> Value:
+    return extracted(literal_text(values[0], "date_part"), values[1])
+
+
+def _from_unixtime(values: list[Value]) -> Value:
+    seconds = taken(values[0], "l", "from_unixtime").text
+    made = time_format(values[1] if len(values) > 1 else _SECONDS, "from_unixtime")
+    moment = f"CAST(make_timestamptz({seconds} * 1000000) AS TIMESTAMP)"
+    bad = f"{seconds} NOT BETWEEN -62135510400 AND 253402214399"
+    return Value(
+        f"CASE WHEN {bad} THEN error('the time lies outside of the years 1 to 9999') "
+        f"ELSE strftime({moment}, {made}) END",
+        t.string(),
+    )
+
+
+def _unix_timestamp(values: list[Value]) -> Value:
+    value = values[0]
+    if isinstance(value.type, TEXTS) or is_null(value.type):
+        text = parsed_time(value, values[1] if len(values) > 1 else _SECONDS, "unix_timestamp")
+        moment = cast(Value(text, t.Timestamp(6)), _LTZ).text
+    elif isinstance(value.type, t.Timestamp):
+        moment = value.text  # as if its wall clock were that of UTC
+    elif isinstance(value.type, t.Date | t.LocalZonedTimestamp):
+        moment = cast(value, _LTZ).text
+    else:
+        raise InvalidInputError(f"cannot call unix_timestamp: {value.name} is {value.type}, not a time.")
+    return Value(_floored(f"epoch_us({moment})", 1_000_000), t.BigInt())
+
+
+def _floored(micros: str, unit: int) -> str:
+    whole = f"(({micros} - (({micros} % {unit}) + {unit}) % {unit}) // {unit})"
+    return f"CAST({whole} AS BIGINT)"
+
+
+def _timestamp_of(name: str, unit: int) -> tuple[str, Function]:
+    def make(values: list[Value]) -> Value:
+        value = taken(values[0], "n", name)
+        if not isinstance(value.type, WHOLE) and unit != 1_000_000:
+            raise InvalidInputError(f"cannot call {name}: {value.name} is {value.type}, not a whole number.")
+        if isinstance(value.type, WHOLE):
+            micros = f"CAST({value.text} AS BIGINT) * {unit}"
+        elif isinstance(value.type, t.Decimal):
+            micros = f"CAST(trunc(CAST({value.text} AS DECIMAL(38,6)) * {unit}) AS BIGINT)"
+        else:
+            raise UnsupportedError(f"cannot call {name} with {value.type} in this process. Run the statement on Spark.")
+        return Value(f"make_timestamptz({micros})", _LTZ)
+
+    return name, Function(1, 1, make)
+
+
+def _unix(name: str, unit: int) -> tuple[str, Function]:
+    def make(values: list[Value]) -> Value:
+        moment = cast(taken(values[0], "m", name), _LTZ).text
+        return Value(_floored(f"epoch_us({moment})", unit), t.BigInt())
+
+    return name, Function(1, 1, make)
+
+
+def _tried(op: str) -> Callable[[list[Value]], Value]:
+    """Return arithmetic that is null where it would fail. Errors inside of its sides stay errors, as in Spark."""
+
+    def make(values: list[Value]) -> Value:
+        left, right = values
+        if isinstance(left.type, t.Date) and isinstance(right.type, WHOLE) and op in "+-":
+            kind: t.DataType = t.Date()
+            sides = [left, cast(right, t.Int())]
+            text = f"_p.a {op} _p.b"
+        elif op in "/%":  # TRY takes no expression that calls error()
+            zero = Value(f"nullif({right.text}, 0)", right.type, right.name, right.digits)
+            return arithmetic(op, left, right if is_null(right.type) else zero)
+        else:
+            sides = [left, right]
+            inner = [Value(f"_p.{n}", v.type, v.name, v.digits) for n, v in zip("ab", values, strict=True)]
+            made = arithmetic(op, *inner)
+            kind, text = made.type, made.text
+        a, b = (f"CAST({v.text} AS {duck(v.type)})" for v in sides)
+        return Value(f"list_transform([{{a: {a}, b: {b}}}], lambda _p: TRY(CAST({text} AS {duck(kind)})))[1]", kind)
+
+    return make
+
+
+def _simple(name: str, text: str, letters: str, kind: t.DataType) -> tuple[str, Function]:
+    def make(values: list[Value]) -> Value:
+        given = [taken(value, letter, name).text for value, letter in zip(values, letters, strict=True)]
+        return Value(text.format(*given), kind)
+
+    return name, Function(len(letters), len(letters), make)
+
+
+_NAN: Final = f"CAST({string('NaN')} AS DOUBLE)"
+TIMES: Final[dict[str, Function]] = dict([
+    ("date_part", Function(2, 2, _date_part)), ("datepart", Function(2, 2, _date_part)),
+    ("from_unixtime", Function(1, 2, _from_unixtime)), ("unix_timestamp", Function(1, 2, _unix_timestamp)),
+    ("to_unix_timestamp", Function(1, 2, _unix_timestamp)), _timestamp_of("timestamp_seconds", 1_000_000),
+    _timestamp_of("timestamp_millis", 1_000), _timestamp_of("timestamp_micros", 1), _unix("unix_seconds", 1_000_000),
+    _unix("unix_millis", 1_000), _unix("unix_micros", 1), ("try_add", Function(2, 2, _tried("+"))),
+    ("try_subtract", Function(2, 2, _tried("-"))), ("try_multiply", Function(2, 2, _tried("*"))),
+    ("try_divide", Function(2, 2, _tried("/"))), ("try_mod", Function(2, 2, _tried("%"))),
+    _simple("asin", f"CASE WHEN abs({{0}}) > 1 THEN {_NAN} ELSE asin({{0}}) END", "d", t.Double()),
+    _simple("acos", f"CASE WHEN abs({{0}}) > 1 THEN {_NAN} ELSE acos({{0}}) END", "d", t.Double()),
+    _simple("sinh", "sinh({0})", "d", t.Double()), _simple("cosh", "cosh({0})", "d", t.Double()),
+    _simple("tanh", "tanh({0})", "d", t.Double()), _simple("atan2", "atan2({0}, {1})", "dd", t.Double()),
+    _simple("sha1", "sha1({0})", "x", t.string()), _simple("sha", "sha1({0})", "x", t.string()),
+])  # fmt: skip
