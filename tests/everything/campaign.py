@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.everything import change_records, edits, records, schemas, verbs  # noqa: F401  their steps
+from tests.everything import by_sql, change_records, edits, records, schemas, verbs  # noqa: F401  their steps
 from tests.everything.history import History, SkippedError, repeatable
 from tests.everything.layouts import drawn_layout
 from tests.everything.replica import DifferenceError
@@ -65,7 +65,8 @@ def run(seed: int, steps: Sequence[int] | None = None, spark: Any = None) -> Fai
                 rng = random.Random(f"{seed} step {at}")
                 history.tick(rng)
                 try:
-                    STEPS[plan[at]][0](history, rng)
+                    with by_sql.said(history, random.Random(f"{seed} sql {at}")):
+                        STEPS[plan[at]][0](history, rng)
                 except SkippedError:
                     log.append(f"{at} {plan[at]} (skipped)")
                     continue
@@ -73,6 +74,8 @@ def run(seed: int, steps: Sequence[int] | None = None, spark: Any = None) -> Fai
                 history.compared[plan[at]] += 1
                 history.settle()
                 history.compare(random.Random(f"{seed} compare {at}"), last=at == chosen[-1])
+                if at == chosen[-1] or random.Random(f"{seed} select {at}").random() < 0.4:
+                    by_sql.selected(history, random.Random(f"{seed} query {at}"))
         except Exception as error:
             return Failure(seed, tuple(each for each in chosen if each <= at), at, error, tuple(log))
         return history.compared

@@ -137,6 +137,13 @@ def rescale(h: History, rng: random.Random) -> None:
     h.rescale(rng, rng.choice([1, 2, 3, 5]))
 
 
+@step(1)
+def analyze(h: History, rng: random.Random) -> None:
+    """Count rows and values; no row changes."""
+    names = [f.name for f in h.line.fields]
+    h.table.analyze(rng.choice([None, (), rng.sample(names, 1)]))
+
+
 @step(2)
 def expire(h: History, rng: random.Random) -> None:
     most = rng.randrange(1, 8)

@@ -1,0 +1,243 @@
+"""Calls of a history that are made as statements of SQL: one table from the call to its statement.
+
+Inside of `said`, a verb of the table is looked up in `STATEMENTS`. If that has a text for the call as it is made, the
+text runs; if not, the call itself does. Calls with Spark are not touched: their arguments are DataFrames.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+
+import merganser as mg
+from merganser import changes as c
+from merganser.errors import UnsupportedError
+from merganser.handle.tags import Tags
+from merganser.sql.session import Session
+from tests.everything.history import History
+from tests.everything.replica import DifferenceError
+from tests.everything.values import quoted
+
+OFTEN = 0.8
+"""How often a step is said in SQL."""
+Text = str | tuple[str, dict[str, Any]] | None
+"""A statement, perhaps with values for its parameters; None: the call has none."""
+
+
+def name_of(h: History, at: Any) -> str:
+    """Return what SQL calls the table or branch of a handle."""
+    branch = at.definition.branch
+    return "db.t" if branch == "main" else f"db.`t$branch_{branch}`"
+
+
+def _where(h: History, at: mg.Table, where: Any) -> str:
+    """Return the condition of a change, sometimes with a subquery, so that it becomes a merge."""
+    plain = h.model.engine in ("deduplicate", "append") and not h.model.moves and not h.layout.vectors
+    option = h.model.options.get
+    plain = plain and "sequence.field" not in h.model.options and option("ignore-delete") != "true"
+    if plain and len(where) % 3 == 0:
+        return f"({where}) AND EXISTS (SELECT 1 FROM {name_of(h, at)})"
+    return str(where)
+
+
+def _delete(h: History, at: mg.Table, where: Any) -> Text:
+    return f"DELETE FROM {name_of(h, at)} WHERE {_where(h, at, where)}"
+
+
+def _update(h: History, at: mg.Table, where: Any, sets: dict[str, str]) -> Text:
+    values = ", ".join(f"{quoted(name)} = {text}" for name, text in sets.items())
+    return f"UPDATE {name_of(h, at)} SET {values} WHERE {_where(h, at, where)}"
+
+
+def _write(
+    h: History, at: mg.Table, rows: Any, kinds: Any = None, columns: Any = None, overwrite: Any = None,
+    changes: bool = True, **others: Any,
+) -> Text:  # fmt: skip
+    if not isinstance(rows, pa.Table) or columns is not None or others or not changes or not rows.num_rows:
+        return None
+    if kinds is not None and (kinds != "op" or set(rows["op"].to_pylist()) != {"+I"}):
+        return None
+    rows = rows.drop_columns(["op"]) if kinds == "op" else rows
+    if h.merges_schema or any(map(_is_nested, rows.schema.types)):
+        return None
+    into, hint = "INTO", ""
+    if overwrite is not None:
+        into, hint = "OVERWRITE", " /*+ OPTIONS('dynamic-partition-overwrite' = 'false') */"
+        if overwrite == "dynamic":
+            hint = ""
+        elif overwrite:
+            return None  # a static PARTITION names all partition columns
+    given = {f"v{i}x{j}": v for i, row in enumerate(rows.to_pylist()) for j, v in enumerate(row.values())}
+    lines = [", ".join(f":v{i}x{j}" for j in range(rows.num_columns)) for i in range(rows.num_rows)]
+    values = ", ".join(f"({line})" for line in lines)
+    return f"INSERT {into} {name_of(h, at)}{hint} VALUES {values}", given
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_nested(kind) or pa.types.is_binary(kind)) or str(kind) in ("timestamp[ns]", "time32[ms]")
+
+
+def _drop_partitions(h: History, at: mg.Table, specs: Any) -> Text:
+    spec = specs[0]
+    if len(specs) > 1 or any(value is None for value in spec.values()):
+        return None
+    parts = ", ".join(f"{quoted(name)} = '{str(value).replace(chr(39), chr(39) * 2)}'" for name, value in spec.items())
+    return f"ALTER TABLE {name_of(h, at)} DROP IF EXISTS PARTITION ({parts})"
+
+
+def _compact(h: History, at: mg.Table, full: bool = False, partitions: Any = None, **others: Any) -> Text:
+    if not full or partitions is not None or others:
+        return None
+    return f"ALTER TABLE {name_of(h, at)} COMPACT"
+
+
+def _expire(h: History, at: mg.Table, retain_max: int, retain_min: int, older_than: str) -> Text:
+    if at.definition.branch != "main":
+        return None
+    return (
+        f"CALL sys.expire_snapshots(table => 'db.t', retain_max => {retain_max}, retain_min => {retain_min}, "
+        f"older_than => '{older_than} 00:00:00')"
+    )
+
+
+def _rollback(h: History, at: mg.Table, snapshot: int | None = None, tag: str | None = None) -> Text:
+    if at.definition.branch != "main" or snapshot is None:
+        return None
+    return f"CALL sys.rollback(table => 'db.t', snapshot => {snapshot})"
+
+
+def _create_tag(h: History, at: Any, name: str, snapshot: int | None = None, retain: Any = None) -> Text:
+    if retain is not None or snapshot is None:
+        return None
+    return f"ALTER TABLE {name_of(h, at)} CREATE TAG {quoted(name)} AS OF VERSION {snapshot}"
+
+
+def _drop_tag(h: History, at: Any, name: str) -> Text:
+    return f"ALTER TABLE {name_of(h, at)} DELETE TAG {quoted(name)}"
+
+
+def _alter(h: History, at: mg.Table, changes: Any) -> Text:
+    if len(changes) != 1:
+        return None
+    table = f"ALTER TABLE {name_of(h, at)}"
+    match changes[0]:
+        case c.AddColumn(name=name, type=kind, place=place) if "." not in name and changes[0].default is None:
+            after = f" AFTER {quoted(place.after)}" if place.after else " FIRST" if place.first else ""
+            return f"{table} ADD COLUMN {quoted(name)} {kind}{after}"
+        case c.DropColumn(name=name) if "." not in name:
+            return f"{table} DROP COLUMN {quoted(name)}"
+        case c.RenameColumn(name=name, new_name=new) if "." not in name:
+            return f"{table} RENAME COLUMN {quoted(name)} TO {quoted(new)}"
+        case c.RetypeColumn(name=name, type=kind) if "." not in name:
+            return f"{table} ALTER COLUMN {quoted(name)} TYPE {kind}"
+        case c.MoveColumn(name=name, place=place) if place.first and "." not in name:
+            return f"{table} ALTER COLUMN {quoted(name)} FIRST"
+        case c.SetOption(key=key, value=value):
+            return f"{table} SET ('{key}' = '{value}')"
+    return None
+
+
+def _truncate(h: History, at: mg.Table) -> Text:
+    return f"TRUNCATE TABLE {name_of(h, at)}"
+
+
+def _rescale(h: History, at: mg.Table, buckets: int, partitions: Any = None) -> Text:
+    return None if partitions is not None else f"ALTER TABLE {name_of(h, at)} CLUSTERED INTO {buckets} BUCKETS"
+
+
+def _analyze(h: History, at: mg.Table, columns: Any = None) -> Text:
+    names = (
+        "" if columns == () else f" FOR COLUMNS {', '.join(map(quoted, columns))}" if columns else " FOR ALL COLUMNS"
+    )
+    return f"ANALYZE TABLE {name_of(h, at)} COMPUTE STATISTICS{names}"
+
+
+STATEMENTS: dict[tuple[type, str], Callable[..., Text]] = {
+    (mg.Table, "write"): _write, (mg.Table, "delete"): _delete, (mg.Table, "update"): _update,
+    (mg.Table, "truncate"): _truncate, (mg.Table, "drop_partitions"): _drop_partitions,
+    (mg.Table, "compact"): _compact, (mg.Table, "rescale"): _rescale, (mg.Table, "expire"): _expire,
+    (mg.Table, "rollback"): _rollback, (mg.Table, "alter"): _alter, (mg.Table, "analyze"): _analyze,
+    (Tags, "create"): _create_tag, (Tags, "drop"): _drop_tag,
+}  # fmt: skip
+
+
+@contextmanager
+def said(h: History, rng: random.Random) -> Iterator[None]:
+    """Let the calls of a step be statements, if that is drawn."""
+    if rng.random() > OFTEN:
+        yield
+        return
+    running = False
+
+    def instead(real: Callable[..., Any], text_of: Callable[..., Text]) -> Callable[..., Any]:
+        def call(at: Any, *arguments: Any, **named: Any) -> Any:
+            nonlocal running
+            if running or not _is_own(h, at):
+                return real(at, *arguments, **named)
+            text = text_of(h, at, *arguments, **named)
+            if text is None:
+                return real(at, *arguments, **named)
+            statement, given = (text, {}) if isinstance(text, str) else text
+            running = True
+            try:
+                h.compared["statements"] += 1
+                snapshot = session_of(h).execute(statement, given).snapshot
+            finally:
+                running = False
+            if real.__name__ != "alter":
+                return snapshot
+            return h.catalog.table(name_of(h, at).replace("`", ""))
+
+        call.__name__ = real.__name__
+        return call
+
+    with ExitStack() as stack:
+        for (cls, name), text_of in STATEMENTS.items():
+            stack.enter_context(patch.object(cls, name, instead(getattr(cls, name), text_of)))
+        yield
+
+
+def _is_own(h: History, at: Any) -> bool:
+    """Return whether a handle is that of the line, with the newest schema and the options that are stored."""
+    own, line = at.definition, h.line.table.definition
+    return own.path == line.path and own.branch == line.branch and own.schema == line.schema and (
+        dict(own.options.items()) == dict(own.schema.options.items())
+    )  # fmt: skip
+
+
+def session_of(h: History) -> Session:
+    """Return the session of the statements of a history."""
+    return h.catalog.session()
+
+
+def selected(h: History, rng: random.Random) -> None:
+    """Compare what queries give with the model: rows by a filter, a state of the past, and what there is of it."""
+    name, session, fields = name_of(h, h.table), session_of(h), h.line.fields
+    text, holds, _ = h.drawn_filter(rng)
+    visible = h.model.visible()
+    asked: list[tuple[str, Any, Any]] = [
+        (f"SELECT * FROM {name} WHERE {text}", [row for row in visible if holds(row)], fields)
+    ]
+    if h.line.states:
+        number = rng.choice(sorted(h.line.states))
+        state = h.line.states[number]
+        asked.append((f"SELECT * FROM {name} VERSION AS OF {number}", state.model.visible(), state.fields))
+    for query, rows, columns in asked:
+        try:
+            found = session.sql(query)
+        except UnsupportedError:
+            continue
+        h.same_rows(query, found.to_pylist(), rows, columns)
+        h.compared["queries"] += 1
+    try:
+        counted = session.sql(f"SELECT count(*) AS n, (SELECT count(*) FROM {name} WHERE {text}) AS m FROM {name}")
+    except UnsupportedError:
+        return
+    wanted = {"n": len(visible), "m": len(asked[0][1])}
+    if counted.to_pylist() != [wanted]:
+        raise DifferenceError("count", f"{name} where {text}: {counted.to_pylist()}, expected {wanted}")
