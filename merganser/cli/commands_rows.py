@@ -24,6 +24,21 @@ class Format(str, Enum):  # noqa: UP042 - typer wants the texts of a plain str e
     PARQUET = "parquet"
 
 
+RowsFormat = Annotated[
+    Format | None,
+    typer.Option(
+        "--format",
+        "-f",
+        help="Format of the rows.  [default: the extension of --output, else table]",
+        show_default=False,
+    ),
+]
+RowsFile = Annotated[
+    str | None,
+    typer.Option("--output", metavar="FILE", help="Write to this file instead of the terminal.", show_default=False),
+]
+
+
 def read(
     table: TableName,
     columns: Columns = None,
@@ -42,21 +57,8 @@ def read(
     snapshot: Snapshot = None,
     tag: Tag = None,
     timestamp: Timestamp = None,
-    format: Annotated[
-        Format | None,
-        typer.Option(
-            "--format",
-            "-f",
-            help="Format of the rows.  [default: the extension of --output, else table]",
-            show_default=False,
-        ),
-    ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", metavar="FILE", help="Write to this file instead of the terminal.", show_default=False
-        ),
-    ] = None,
+    format: RowsFormat = None,
+    output: RowsFile = None,
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
@@ -99,21 +101,8 @@ def lookup(
     snapshot: Snapshot = None,
     tag: Tag = None,
     timestamp: Timestamp = None,
-    format: Annotated[
-        Format | None,
-        typer.Option(
-            "--format",
-            "-f",
-            help="Format of the rows.  [default: the extension of --output, else table]",
-            show_default=False,
-        ),
-    ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", metavar="FILE", help="Write to this file instead of the terminal.", show_default=False
-        ),
-    ] = None,
+    format: RowsFormat = None,
+    output: RowsFile = None,
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
