@@ -26,12 +26,8 @@ _IN_PYTHON: Final = (
 )
 """Advice for Python callers in error messages, and the same advice for the command line."""
 
-_IN_SQL: Final = (
-    (r"catalog\.create_database\('([^']*)'\) creates it", r"CREATE DATABASE \1 creates it"),
-    (r"catalog\.create_table\(\.\.\.\)", "CREATE TABLE"),
-    (r"[Pp]ass parameters=\{'(\w+)': \.\.\.\}", r"Start the shell with --parameter \1=VALUE"),
-)
-"""The same for statements in the shell."""
+_IN_SQL: Final = ((r"[Pp]ass parameters=\{'(\w+)': \.\.\.\}", r"Start the shell with --parameter \1=VALUE"),)
+"""What is left of it in errors of SQL (`sql.advice`), for the shell."""
 
 
 def at_the_shell(message: str) -> str:

@@ -551,9 +551,11 @@ def _check_stored(relation: Relation, i: int, column: t.Field) -> None:
     if isinstance(kind, s.NullType | s.ArrayType | s.MapType | s.StructType):
         return  # a cast of Spark says more of nested values
     try:
-        build.assigned(Column(("c",), relation.types[i]), column.type.with_nullable(True))
+        build.assigned(Column((relation.names[i],), relation.types[i]), column.type.with_nullable(True))
     except InvalidInputError as error:
-        raise InvalidInputError(f"cannot write column '{column.name}': {error}", column=column.name) from error
+        raise InvalidInputError(
+            f"cannot write column '{column.name}': {str(error).rstrip('.')}. Nothing was written.", column=column.name
+        ) from error
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
@@ -14,16 +14,21 @@ from merganser.expr import build
 from merganser.expr.predicate import Projection
 from merganser.expr.setting import Setting
 from merganser.expr.tree import Column, Null
+from merganser.handle.system_table import TableView
 from merganser.handle.table import Table
 from merganser.handle.writing import write_computed
 from merganser.meta.snapshot import Snapshot
 from merganser.options.option import BYTES, DURATION
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, nullable_schema
+from merganser.sql import rows as inserts
 from merganser.sql.engine import Assigned, Relation
+from merganser.sql.lineage import table_nodes
 from merganser.sql.query import Batches, Limits, Running, Source, bind, run
-from merganser.sql.sources import Sources
+from merganser.sql.result import Result
+from merganser.sql.sources import FUNCTIONS, Sources
 from merganser.sql.state import MAX_ROWS, MEMORY, TIMEOUT, State
+from merganser.sql.statements import Insert
 from merganser.write.target import first_outside
 
 
@@ -51,7 +56,7 @@ class Embedded:
             into: the table that they change; None: none.
             resolve: what a reference to a table reads; None: the catalog says it.
         """
-        if state.streaming and tree.find(exp.Table):
+        if state.streaming and resolve is None and _reads_on(state, tree):
             raise UnsupportedError(
                 "cannot run the query with 'execution.runtime-mode' = streaming: it would never end. Use Table.stream, "
                 "or ms.read_stream on Spark, or SET 'execution.runtime-mode' = 'batch'."
@@ -93,7 +98,10 @@ class Embedded:
         counted = _Counted(rows)
         return write_computed(table, counted.batches(), sources.reads, **how), counted.rows
 
-    def insert_stream(self, state: State, table: Table, statement: Any) -> NoReturn:
+    def insert_stream(self, state: State, table: Table, statement: Insert) -> Result:
+        """Write the rows of a query that has an end: one that reads no table that grows."""
+        if not _reads_on(state, statement.query):
+            return inserts.insert(state, self, table, statement, inserts.insert_query(state, self, statement, table))
         raise UnsupportedError(
             f"cannot write into '{table.name}' with 'execution.runtime-mode' = streaming: the query would never "
             "end. Use Table.stream, or ms.read_stream and ms.write_stream on Spark, or SET 'execution.runtime-mode' = "
@@ -115,6 +123,18 @@ class Embedded:
 
     def rescale(self, table: Table, buckets: int, partitions: Any) -> Snapshot | None:
         return table.rescale(buckets, partitions)
+
+
+def _reads_on(state: State, tree: exp.Expression) -> bool:
+    """Return whether a query reads tables to which rows are added for ever, as a stream sees them."""
+    sources = Sources(state)
+    for node in table_nodes(tree):
+        function = node.this.name.lower() if isinstance(node.this, exp.Anonymous) else ""
+        if isinstance(node.this, exp.Func) and function not in FUNCTIONS:
+            continue
+        if isinstance(sources.found(node)[0], Table | TableView):
+            return True
+    return False
 
 
 def setting_of(state: State) -> Setting:
@@ -186,12 +206,23 @@ def _cast(relation: Relation, column: Assigned, state: State) -> Any:
     if isinstance(given, Null):
         return lambda batch: pa.nulls(batch.num_rows, target)
     if _nested(kind) or _nested(given):
-        return lambda batch: _renamed(batch.column(position), target, what)
+        return lambda batch: _nested_cast(batch.column(position), target, what, field)
     try:
         projection = Projection(build.assigned(Column((name,), given), kind))
     except InvalidInputError as error:
-        raise InvalidInputError(f"{what}: {error}", column=field.name) from error
-    return lambda batch: _same(projection.evaluate(pa.table({name: batch.column(position)})), target)
+        raise _not_written(what, error, field) from error
+
+    def cast(batch: pa.RecordBatch) -> Any:
+        try:
+            return _same(projection.evaluate(pa.table({name: batch.column(position)})), target)
+        except InvalidInputError as error:
+            raise _not_written(what, error, field) from error
+
+    return cast
+
+
+def _not_written(what: str, error: Exception, field: t.Field) -> InvalidInputError:
+    return InvalidInputError(f"{what}: {str(error).rstrip('.')}. Nothing was written.", column=field.name)
 
 
 def _inside(cast: Any, column: Assigned) -> Any:
@@ -230,6 +261,12 @@ def _nested(kind: t.DataType) -> bool:
     return isinstance(kind, t.Array | t.Map | t.Row | t.Multiset | t.Vector)
 
 
+def _nested_cast(values: pa.Array, target: pa.DataType, what: str, field: t.Field) -> pa.Array:
+    if pa.types.is_nested(values.type) != pa.types.is_nested(target):
+        raise _not_written(what, InvalidInputError(f"a value of {values.type} does not fit {field.type}"), field)
+    return _renamed(values, target, what)
+
+
 def _renamed(values: pa.Array, target: pa.DataType, what: str) -> pa.Array:
     """Return nested values in another type: the fields of structs by their position."""
     kind = values.type
@@ -239,7 +276,8 @@ def _renamed(values: pa.Array, target: pa.DataType, what: str) -> pa.Array:
         if pa.types.is_struct(target) and pa.types.is_struct(kind):
             if kind.num_fields != target.num_fields:
                 raise InvalidInputError(
-                    f"{what}: the value has {kind.num_fields} fields, the column {target.num_fields}."
+                    f"{what}: the value has {kind.num_fields} fields, the column {target.num_fields}. Nothing was "
+                    "written."
                 )
             inner = [_renamed(part, target.field(i).type, what) for i, part in enumerate(values.flatten())]
             return pa.StructArray.from_arrays(inner, fields=list(target), mask=values.is_null())
@@ -256,7 +294,7 @@ def _renamed(values: pa.Array, target: pa.DataType, what: str) -> pa.Array:
             return pa.ListArray.from_arrays(offsets, inner, type=target, mask=values.is_null())
         return values.cast(target)
     except pa.ArrowException as error:
-        raise InvalidInputError(f"{what}: {error}") from error
+        raise InvalidInputError(f"{what}: {error}. Nothing was written.") from error
 
 
 def _compact(values: pa.Array) -> pa.Array:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from merganser.errors import InvalidInputError
+from merganser.errors import InvalidInputError, a_type
 from merganser.expr.setting import Setting
 from merganser.schema import types as t
 from merganser.schema.types_text import parse_type
@@ -38,9 +38,15 @@ def parse(text: str, parameters: Mapping[str, Any] | None = None) -> tuple[s.Sta
 
     Raises:
         SqlSyntaxError: a statement is not understood; with line and column of the whole text.
+        InvalidInputError: the parameters have no names.
     """
-    if not parameters:
+    if parameters is None:
         return _parsed(text)
+    if not isinstance(parameters, Mapping):
+        raise InvalidInputError(
+            f"cannot take the parameters: they are {a_type(parameters)}. Nothing was run. Write :name in the text, and "
+            "pass parameters={'name': ...}."
+        )
     return tuple(_statement(piece, dict(parameters)) for piece in pieces(text))
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
 from merganser.errors import InvalidInputError, NotFoundError, a_type
+from merganser.expr.setting import Setting
 from merganser.handle.table import Table
 from merganser.options.registry import did_you_mean
 from merganser.sql import statements as s
@@ -133,7 +133,7 @@ def _flag(given: Given, key: str, default: bool) -> bool:
 
 def _time(state: State, given: Given, key: str) -> datetime | None:
     value = given.get(key)
-    zone = ZoneInfo(state.zone)
+    zone = Setting(state.zone).tzinfo
     match value:
         case None:
             return None

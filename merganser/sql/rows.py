@@ -14,6 +14,7 @@ from merganser.expr.setting import Setting
 from merganser.handle.table import Table
 from merganser.options.registry import did_you_mean
 from merganser.options.write import DYNAMIC_PARTITION_OVERWRITE
+from merganser.scan.rows import counted
 from merganser.schema import types as t
 from merganser.sql import statements as s
 from merganser.sql.dialect import Queries
@@ -176,8 +177,8 @@ def _columns(table: Table, statement: s.Insert, relation: Relation, static: Mapp
             ]
         if n != len(asked):
             raise InvalidInputError(
-                f"{what}: the query gives {n} columns, and the table has {len(asked)} ({', '.join(asked)}). Nothing "
-                "was written. Name the columns: INSERT INTO t (a, b) ..."
+                f"{what}: the query gives {counted(n, 'column')}, and the table has {len(asked)} "
+                f"({', '.join(asked)}). Nothing was written. Name the columns: INSERT INTO t (a, b) ..."
             )
     if n != len(asked):
         raise InvalidInputError(

@@ -12,6 +12,7 @@ import pyarrow as pa
 from merganser.errors import MerganserError
 from merganser.sql import define, rows, show
 from merganser.sql import statements as s
+from merganser.sql.advice import in_sql
 from merganser.sql.embedded import Embedded
 from merganser.sql.engine import Engine
 from merganser.sql.parse import parse
@@ -76,6 +77,7 @@ class Session:
             try:
                 result = self.run(statement)
             except MerganserError as error:
+                error.message = in_sql(error.message)
                 if len(parsed) > 1:
                     ran = "Nothing before it was run." if number == 1 else "The statements before it have run."
                     error.message = f"statement {number} of {len(parsed)}: {error.message} {ran}"

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 from sqlglot import exp
@@ -189,7 +188,7 @@ class Sources:
         kind = str(version.this).upper()
         given = version.expression
         what = f"cannot read '{handle.name}'"
-        setting = Setting()
+        setting = Setting(self.state.zone, self.state.catalog.env.now_ms())
         if "VERSION" in kind:
             value = given.name if isinstance(given, exp.Literal | exp.Column) else value_of(given, setting, what)
             text = str(value)
@@ -203,7 +202,7 @@ class Sources:
                 f"{what}: there is no tag '{text}'. {did_you_mean(text, names) if names else 'The table has no tags.'}"
             )
         value = value_of(given, setting, what)
-        zone = ZoneInfo(self.state.zone)
+        zone = setting.tzinfo
         if isinstance(value, int | float) and not isinstance(value, bool):
             value = datetime.fromtimestamp(value, UTC)
         elif isinstance(value, str) and value.strip().isdigit():

@@ -9,8 +9,10 @@ from typing import Any, Final, Protocol
 
 from merganser.catalogs.names import SYSTEM, parse_table_name
 from merganser.errors import InvalidInputError, NotFoundError
+from merganser.expr.setting import checked_zone
 from merganser.handle.system_table import CatalogTable, system_handle
 from merganser.handle.table import Table
+from merganser.options.option import BYTES, DURATION
 from merganser.options.registry import closest, did_you_mean
 from merganser.sql.statements import Name
 
@@ -48,6 +50,28 @@ def no_database(name: str, known: Sequence[str]) -> NotFoundError:
     return NotFoundError(f"there is no database '{name}'. {hint}CREATE DATABASE {name} creates it.", database=name)
 
 
+def _check_value(key: str, value: str) -> None:
+    """Check the value of an option of SET.
+
+    Raises:
+        InvalidInputError: it has another form; nothing was set.
+    """
+    try:
+        if key == TIME_ZONE:
+            checked_zone(value)
+        elif key == TIMEOUT:
+            DURATION.parse(value)
+        elif key == MAX_ROWS:
+            int(value)
+        elif key == MEMORY:
+            BYTES.parse(value)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"cannot set '{key}': {error} Nothing was set.") from error
+    except ValueError as error:
+        form = {MAX_ROWS: "a whole number", MEMORY: BYTES.expected}.get(key, DURATION.expected)
+        raise InvalidInputError(f"cannot set '{key}' to '{value}'. Give {form}. Nothing was set.") from error
+
+
 @dataclass
 class State:
     """What USE and SET have said.
@@ -83,6 +107,7 @@ class State:
             raise InvalidInputError(f"cannot set '{key}': a session has no such option. Did you mean '{near}'?")
         if key == RUNTIME_MODE and value.lower() not in ("batch", "streaming"):
             raise InvalidInputError(f"cannot set '{key}' to '{value}'. Give batch or streaming.")
+        _check_value(key, value)
         self.options[key] = value
 
     def reset(self, key: str | None) -> None:
@@ -166,7 +191,8 @@ class State:
     def _unknown(self, full: str, error: NotFoundError) -> NotFoundError:
         database, _, table = full.partition(".")
         if database not in [*self.catalog.list_databases(), SYSTEM]:
-            hint = did_you_mean(database, self.catalog.list_databases() or [DEFAULT_DATABASE])
+            known = self.catalog.list_databases()
+            hint = did_you_mean(database, known) if known else "The catalog has none yet."
             return NotFoundError(f"there is no table '{full}': no database '{database}'. {hint}", table=full)
         tables = self.catalog.list_tables(database)
         plain, dollar, _ = table.partition("$")

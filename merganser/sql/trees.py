@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -36,6 +37,17 @@ _KEYWORDS: Final = (
     "AND", "OR",
 )  # fmt: skip
 _BEFORE_NAMES: Final = ("FROM", "JOIN", "AS")
+_UNFINISHED: Final = {
+    **dict.fromkeys(("WHERE", "HAVING", "ON", "AND", "OR", "NOT", "BETWEEN", "LIKE", "BY"), "an expression"),
+    **dict.fromkeys(("FROM", "JOIN"), "the name of a table"),
+    **dict.fromkeys(("UNION", "EXCEPT", "INTERSECT"), "a query"),
+    "SELECT": "a column", "VALUES": "rows such as (1, 'a')", "LIMIT": "a number", "IN": "values in brackets",
+}  # fmt: skip
+"""Words behind which more must come, and what."""
+_UNFINISHED_SIGNS: Final = ("=", "==", "<", ">", "<=", ">=", "<>", "!=", "<=>", "+", "-", "/", "||", "&", "|", "^")
+_LACKING: Final = re.compile(r"Required keyword: '(\w+)' missing for <class '[\w.]*?(\w+)'>")
+_LACKED: Final = {"Between": "AND and a second value", "Union": "a query", "Values": "rows such as (1, 'a')"}
+_WANTED: Final = re.compile(r"(?:Expecting|Expected) ([A-Z(),\]\[]+(?: after [A-Z]+)?)\.?$")
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # else the parser prints what it could not parse
 
 
@@ -81,14 +93,15 @@ class Texts:
         head = "SELECT * FROM "
         try:
             tree = sqlglot.parse_one(head + text, dialect=Queries)
-        except ParseError as error:
-            fail(self.piece.text, start, f"{error.errors[0].get('description') if error.errors else error}")
+        except ParseError:
+            fail(self.piece.text, start, "expected a table, or a query in brackets, and its name.")
         _place_names(tree, shifts, start, len(head))
         for node in list(tree.find_all(exp.Placeholder)):
             node.replace(self._parameter(node.name, start, end))
         return tree
 
     def _parse(self, start: int, end: int, into: Any) -> exp.Expression:
+        self._check_ends(start, end)
         text, shifts = self._prepared(start, end)
         try:
             tree = sqlglot.parse_one(text, dialect=Queries, **({} if into is None else {"into": into}))
@@ -100,14 +113,15 @@ class Texts:
                 at = sum(len(line) + 1 for line in lines[: found["line"] - 1]) + found["col"]
                 at -= len(found.get("highlight") or "")
                 offset = min(max(_back(at, shifts, start), start), end)
-            offset, near = self._misspelt(offset, start)
-            hint = f" Did you mean {near}?" if near else ""
-            why = str(found.get("description") or "it is not understood").rstrip(".")
-            fail(self.piece.text, offset, f"{why}.{hint}")
+            misspelt, near = self._misspelt(offset, start)
+            if near:
+                fail(self.piece.text, misspelt, f"found {self._word(misspelt)}. Did you mean {near}?")
+            fail(self.piece.text, *self._expected(str(found.get("description") or ""), offset, start, end))
         except RecursionError:
             fail(self.piece.text, start, "the expression is nested too deeply.")
         if tree is None:
             fail(self.piece.text, start, "expected an expression.")
+        self._refuse(tree, start, end)
         _place_names(tree, shifts, start)
         if not tree.find(exp.Placeholder):
             tree.meta[TEXT] = text
@@ -117,6 +131,82 @@ class Texts:
                 return value
             node.replace(value)
         return tree
+
+    def _refuse(self, tree: exp.Expression, start: int, end: int) -> None:
+        """Refuse forms that the parser takes and that no engine here runs, and versions that are not named."""
+        for node in tree.find_all(exp.Version, exp.Lock, exp.Into, exp.Limit):
+            match node:
+                case exp.Version() if not isinstance(node.expression, exp.Expression):
+                    what = "a snapshot or a tag" if node.name.upper() == "VERSION" else "a time"
+                    word, why = "OF", f"expected {what} behind OF"
+                case exp.Lock():
+                    word, why = "FOR", "rows are not locked: leave FOR UPDATE out"
+                case exp.Into():
+                    word, why = "INTO", "SELECT does not write: use INSERT INTO, or CREATE TABLE ... AS"
+                case exp.Limit() if node.expressions:
+                    word, why = "BY", "LIMIT has no BY: use row_number() in QUALIFY"
+                case _:
+                    continue
+            places = [token for token in self._tokens(start, end) if token.text.upper() == word]
+            fail(self.piece.text, places[-1].start if places else start, f"{why}.")
+
+    def _tokens(self, start: int, end: int) -> list[Token]:
+        return [token for token in self.piece.tokens if start <= token.start < end]
+
+    def _word(self, offset: int) -> str:
+        token = next((token for token in self.piece.tokens if token.start >= offset), None)
+        return "nothing" if token is None else f"{self.piece.text[token.start : token.end + 1]!r:.40}"
+
+    def _before(self, tokens: Sequence[Token], at: int) -> str:
+        """Return the word before a token as it was written."""
+        token = tokens[at - 1]
+        return self.piece.text[token.start : token.end + 1]
+
+    def _check_ends(self, start: int, end: int) -> None:
+        """Refuse a text that ends where an operator or a keyword wants more, and a list with a comma too many."""
+        tokens = self._tokens(start, end)
+        words = ["" if token.token_type in _QUOTED else token.text.upper() for token in tokens]
+        for before, word, token in zip(words, words[1:], tokens[1:], strict=False):
+            if before == "," and word in ("FROM", ")"):
+                fail(self.piece.text, token.start, f"expected an expression behind the comma; found {token.text!r}.")
+        if not words or (len(words) > 1 and words[-2] in (*_BEFORE_NAMES, ".", ",")):
+            return
+        what = "an expression" if words[-1] in (*_UNFINISHED_SIGNS, ",") else _UNFINISHED.get(words[-1])
+        if what is not None:
+            rest = [token for token in self.piece.tokens if token.start >= end]
+            place = rest[0].start if rest else tokens[-1].end + 1
+            found = f"found {self._word(place)}" if rest else "the statement ends"
+            fail(self.piece.text, place, f"expected {what} behind {words[-1]}; {found}.")
+
+    def _expected(self, description: str, offset: int, start: int, end: int) -> tuple[int, str]:
+        """Return where an error of the parser lies, and what it says, in words of SQL."""
+        tokens = self._tokens(start, end)
+        at = next((i for i, token in enumerate(tokens) if token.end >= offset), len(tokens))
+        word = tokens[at].text.upper() if at < len(tokens) else ""
+        before = tokens[at - 1].text.upper() if 0 < at <= len(tokens) else ""
+        found = f"found {self._word(offset)}" if at < len(tokens) else "the statement ends"
+        if lacking := _LACKING.match(description):
+            place = tokens[at + 1].start if at + 1 < len(tokens) else end
+            next_one = f"found {self._word(place)}" if at + 1 < len(tokens) else "the statement ends"
+            what = _LACKED.get(lacking[2], "an expression")
+            return place, f"expected {what}{f' behind {self._before(tokens, at + 1)}' if word else ''}; {next_one}."
+        if before in ("GROUP", "ORDER", "PARTITION", "CLUSTER", "DISTRIBUTE", "SORT"):
+            return offset, f"expected BY behind {before}; {found}."
+        if description.startswith("Expected table name"):
+            return offset, f"expected the name of a table; {found}."
+        if description.startswith("Expected TYPE"):
+            return offset, f"expected a type such as INT or DECIMAL(10, 2); {found}."
+        if wanted := _WANTED.match(description):
+            # the parser stands behind the last word that it took, or on it
+            if at + 1 == len(tokens) and wanted[1] == ")":
+                return tokens[at].end + 1, "expected ); the statement ends."
+            if wanted[1].startswith("END") and at + 1 < len(tokens):
+                offset, found = tokens[at + 1].start, f"found {self._word(tokens[at + 1].start)}"
+            return offset, f"expected {wanted[1]}; {found}."
+        if at == len(tokens):
+            return offset, "expected more; the statement ends."
+        behind = f" behind {self._before(tokens, at)!r}" if before else ""
+        return offset, f"{self._word(offset)} cannot stand here{behind}."
 
     def _misspelt(self, offset: int, start: int) -> tuple[int, str | None]:
         """Return where a keyword is misspelt, and the keyword: at an offset, or one word before it.

@@ -67,6 +67,25 @@ def test_parameters_keep_their_types(session: Session) -> None:
         session.sql("SELECT :nothing", parameters=given)
 
 
+def test_parameters_have_names(session: Session) -> None:
+    for given in ([1], (1,), "x"):
+        with pytest.raises(
+            InvalidInputError, match=r"cannot take the parameters: they are a .*Write :name in the text"
+        ):
+            session.sql("SELECT 1", parameters=given)  # type: ignore[arg-type]
+    assert session.sql("SELECT 1 AS n", parameters={}).to_pylist() == [{"n": 1}]
+
+
+def test_a_value_that_does_not_fit_names_the_column(session: Session) -> None:
+    for text, words in {
+        "INSERT INTO orders VALUES (4, 'x', 3000000000)": r"column 'amount': cannot CAST '3000000000' AS INT",
+        "INSERT INTO orders SELECT 4, 'x', r FROM (SELECT named_struct('a', 1) AS r)": "column 'amount': a value of",
+    }.items():
+        with pytest.raises(InvalidInputError, match=rf"cannot write {words}.*Nothing was written"):
+            session.sql(text)
+    assert session.sql("SELECT count(*) AS n FROM orders").to_pylist() == [{"n": 3}]
+
+
 def test_counts_and_snapshots_are_told(session: Session) -> None:
     result = session.execute("INSERT INTO orders VALUES (4, 'Bern', 1), (5, 'Bern', 2)")
     assert (result.counts, result.snapshot is not None, result.has_rows) == ({"inserted": 2}, True, False)
