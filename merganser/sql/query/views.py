@@ -90,5 +90,6 @@ class Views:
 
 
 def _files(files: Sequence[PlainFile], more: str = "") -> str:
+    # Statistics of Parquet leave NaN out, so without `can_have_nan` DuckDB would skip it, and find a smaller maximum.
     paths = ", ".join(string(file.path) for file in files)
-    return f"read_parquet([{paths}], hive_partitioning = false, union_by_name = false{more})"
+    return f"read_parquet([{paths}], hive_partitioning = false, union_by_name = false, can_have_nan = true{more})"

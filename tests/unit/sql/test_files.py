@@ -189,6 +189,29 @@ def test_all_types(catalog: mg.Catalog) -> None:
     assert plain_scan(table.read(columns=["s"])) is None
 
 
+@pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE"])
+def test_nan_that_statistics_leave_out(catalog: mg.Catalog, kind: str) -> None:
+    """NaN is above all other numbers, and equals itself; -0.0 equals 0.0."""
+    table = catalog.create_table("default.t", {"k": "INT", "x": kind})
+    values = [1.0, float("nan"), None, -0.0]
+    table.write([{"k": i, "x": x} for i, x in enumerate(values)])
+    assert is_whole(table)
+
+    def kept(where: str) -> list[int]:
+        return sorted(catalog.sql(f"SELECT k + 0 AS k FROM t WHERE {where}").column("k").to_pylist())
+
+    assert kept("x >= 2") == [1]
+    assert kept("isnan(x)") == [1]
+    assert kept(f"x = CAST('NaN' AS {kind})") == [1]
+    assert kept("x <> 1") == [1, 3]
+    assert kept("x = 0") == [3]
+    assert kept("x <= 1") == [0, 3]
+    assert kept("x IS NULL") == [2]
+    assert (
+        repr(catalog.sql("SELECT max(x) AS high, min(x) AS low FROM t").to_pylist()) == "[{'high': nan, 'low': -0.0}]"
+    )
+
+
 def test_one_query_reads_files_and_what_is_merged(catalog: mg.Catalog) -> None:
     options = {"bucket": "1", "sequence.field": "v", "write-only": "true"}
     table = catalog.create_table(
