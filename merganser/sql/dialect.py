@@ -14,9 +14,21 @@ from sqlglot.tokens import TokenType
 
 from merganser.expr.text import Dialect
 
-_WITH_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "POSITION")
+_WITH_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "SUBSTR", "POSITION", "OVERLAY")
 CAST: Final = "merganser_cast"
 """Marks a CAST that is written so; `1L`, `DATE '2026-01-31'` and `a::INT` have the same tree."""
+SUBSTR: Final = "merganser_substr"
+"""Marks `substr(a, 1)`, which Spark calls so; `substr(a FROM 1)` it calls substring."""
+
+
+def _substr(parse: Any) -> Any:
+    def marked(parser: Any) -> Any:
+        start = parser._index
+        made = parse(parser)
+        made.meta[SUBSTR] = all(token.text.upper() != "FROM" for token in parser._tokens[start : parser._index])
+        return made
+
+    return marked
 
 
 def _casts(parse: Any) -> Any:
@@ -37,7 +49,7 @@ class Queries(Dialect):  # type: ignore[misc]
         STRICT_CAST = True
         FUNCTIONS: ClassVar[dict[str, Any]] = {"ARRAY": exp.Array.from_arg_list}  # else array(a)[0] becomes array(0)
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-            name: _casts(parse) if name.endswith("CAST") else parse
+            name: _casts(parse) if name.endswith("CAST") else _substr(parse) if name == "SUBSTR" else parse
             for name, parse in Spark.Parser.FUNCTION_PARSERS.items()
             if name in _WITH_SYNTAX
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -16,8 +17,8 @@ from merganser.schema import types as t
 from merganser.sql.dialect import Queries
 from merganser.sql.places import placed
 from merganser.sql.query.bound import BoundQuery, Reference, Source
-from merganser.sql.query.casts import to
-from merganser.sql.query.expressions import KEYS, Expressions, direction
+from merganser.sql.query.casts import stable, to
+from merganser.sql.query.expressions import KEYS, SPEC, Expressions, direction
 from merganser.sql.query.functions import sort_key
 from merganser.sql.query.kinds import Value, common, duck, is_null, quoted, same, solid
 from merganser.sql.query.scope import Relation, Scope, inside
@@ -182,7 +183,7 @@ class _Binder:
         order = self._order(node, scope, binder, items, names)
         if binder.grouping is not None and not group:
             raise InvalidInputError("grouping and grouping_id need GROUP BY with ROLLUP, CUBE or GROUPING SETS.")
-        text, order = (part.replace(KEYS, ", ".join(binder.keys)) for part in (text, order))
+        text, order = (_windowed(part.replace(KEYS, ", ".join(binder.keys)), binder.keys) for part in (text, order))
         text += order + self._limit(node, binder)
         simple = pushed and not (generated or grouped or distinct or order or binder.aggregates or having)
         limited = self._push_limit(node, first) if simple else False
@@ -578,7 +579,9 @@ class _Binder:
         parts = []
         for item in order.expressions:
             inner = item.this if isinstance(item, exp.Ordered) else item
-            if isinstance(inner, exp.Literal) and not inner.is_string:
+            if _is_constant(inner):
+                continue
+            if isinstance(inner, exp.Literal):
                 value = _ordinal(inner, items, "ORDER BY")
                 parts.append(sort_key(quoted(names[int(inner.name) - 1]), value.type, direction(item)))
                 continue
@@ -591,7 +594,7 @@ class _Binder:
             value = binder.value(inner)
             same = [i for i, own in enumerate(items) if own.text == value.text]
             parts.append(sort_key(quoted(names[same[0]]) if same else value.text, value.type, direction(item)))
-        return " ORDER BY " + ", ".join(parts)
+        return " ORDER BY " + ", ".join(parts) if parts else ""
 
     def _limit(self, node: exp.Expression, binder: Expressions) -> str:
         text = ""
@@ -738,6 +741,8 @@ def _check_syntax(tree: exp.Expression) -> None:
                 form, instead = "FETCH FIRST", "LIMIT n"
             case exp.LimitOptions():
                 form, instead = "LIMIT with PERCENT or WITH TIES", "LIMIT n"
+            case exp.Between() if node.args.get("symmetric"):
+                form, instead = "BETWEEN SYMMETRIC", "BETWEEN least(a, b) AND greatest(a, b)"
             case exp.Distinct() if node.args.get("on") is not None:
                 form, instead = "DISTINCT ON", "row_number() OVER (PARTITION BY ...) = 1 in QUALIFY"
             case exp.WindowSpec() if node.args.get("exclude"):
@@ -758,6 +763,26 @@ def _generator(node: exp.Expression) -> str | None:
     """Return the name of a function that gives rows; None if the expression calls none."""
     name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
     return name if name in _GENERATORS else None
+
+
+_WINDOWS: Final = re.compile(re.escape(SPEC).replace(r"\{\}", "([^\x04\x05]*)"))
+
+
+def _windowed(text: str, keys: Sequence[str]) -> str:
+    """Return a text whose windows are sorted by what DuckDB takes there; keys of GROUP BY stay what they are."""
+
+    def made(found: re.Match[str]) -> str:
+        parts = re.split("(" + "|".join(re.escape(key) for key in sorted(keys, key=len, reverse=True)) + ")", found[1])
+        return "".join(part if part in keys else stable(part) for part in parts) if keys else stable(found[1])
+
+    return _WINDOWS.sub(made, text)
+
+
+def _is_constant(node: exp.Expression) -> bool:
+    """Return whether an item of ORDER BY is a constant and no position: rows are not sorted by it."""
+    if isinstance(node, exp.Literal):
+        return node.is_string or not node.name.isdigit()
+    return isinstance(node, exp.Null | exp.Boolean)
 
 
 def _has_sets(group: exp.Group | None) -> bool:

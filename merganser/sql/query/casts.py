@@ -6,6 +6,7 @@ an error. The macros that the texts call are made with each connection.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from merganser.errors import InvalidInputError, UnsupportedError
@@ -26,7 +27,7 @@ from merganser.sql.query.kinds import (
     wider_of,
 )
 
-MACROS: Final = (
+_FAILING: Final = (
     # the quotient of whole numbers, rounded half up, away from zero
     """CREATE MACRO _quotient(n, d) AS CASE WHEN d = 0 AND n IS NOT NULL THEN error('division by zero') ELSE n // d
        + CASE WHEN abs(n % d) >= abs(d) - abs(n % d) AND n % d <> 0 THEN CASE WHEN (n < 0) = (d < 0) THEN 1 ELSE -1 END
@@ -35,6 +36,24 @@ MACROS: Final = (
     """CREATE MACRO _div(a, b) AS CASE WHEN b = 0 AND a IS NOT NULL THEN error('division by zero') ELSE a // b END""",
     """CREATE MACRO _rest(a, b) AS CASE WHEN b = 0 AND a IS NOT NULL THEN error('division by zero') ELSE a % b END""",
     """CREATE MACRO _bad(s, kind) AS error('cannot cast ''' || s || ''' to ' || kind)""",
+)
+_FAILS: Final = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\b(?P<call>_quotient|_divide|_div|_rest|_bad|error)\(""")
+FAILED: Final = "merganser: "
+"""What the texts of errors in windows begin with."""
+
+
+def stable(text: str) -> str:
+    """Return a text whose errors are those of a CAST: DuckDB takes no error() in ORDER BY and PARTITION BY of windows.
+
+    Elsewhere error() is better, since DuckDB moves no filter over it.
+    """
+    return _FAILS.sub(lambda found: f"_stable_{found['call'].lstrip('_')}(" if found["call"] else found[0], text)
+
+
+MACROS: Final = (
+    f"""CREATE MACRO _stable_error(s) AS CASE WHEN CAST('{FAILED}' || s AS BOOLEAN) THEN NULL END""",
+    *(stable(macro) for macro in _FAILING),
+    *_FAILING,
     """CREATE MACRO _whole(s) AS regexp_full_match(trim(s, e' \\t\\n\\r'), '[+-]?[0-9]+')""",
     """CREATE MACRO _number(s) AS
        regexp_full_match(trim(s, e' \\t\\n\\r'), '[+-]?([0-9]+\\.?[0-9]*|\\.[0-9]+)([eE][+-]?[0-9]+)?')""",
@@ -119,6 +138,12 @@ def _cast(value: Value, given: t.DataType, kind: t.DataType, tries: bool) -> str
             return f"{name}(floor(epoch_us({x}) / 1000000) AS {target})"
         case _ if isinstance(kind, t.LocalZonedTimestamp) and isinstance(given, WHOLE):
             return f"make_timestamptz(CAST({x} AS BIGINT) * 1000000)"
+        case _ if isinstance(kind, t.LocalZonedTimestamp) and isinstance(given, t.Double):
+            return f"make_timestamptz({name}(trunc({x} * 1000000) AS BIGINT))"
+        case _ if isinstance(kind, t.LocalZonedTimestamp) and isinstance(given, t.Decimal) and given.scale <= 6:
+            return f"make_timestamptz({name}(CAST({x} AS DECIMAL(38,6)) * 1000000 AS BIGINT))"
+        case _ if isinstance(given, t.LocalZonedTimestamp) and isinstance(kind, t.Double):
+            return f"(epoch_us({x}) / CAST(1000000 AS DOUBLE))"
         case (t.Array(), t.Array()) | (t.Map(), t.Map()):
             return f"{name}({x} AS {target})" if _widens(given, kind) else _inside(x, given, kind, tries)
         case (t.Row(), t.Row()) if len(given.fields) == len(kind.fields):
@@ -310,9 +335,12 @@ def _decimal(op: str, left: Value, right: Value, name: str) -> Value:
     match op:
         case "*":
             kind = bounded(first.precision + second.precision + 1, first.scale + second.scale)
-            if first.scale + second.scale > 38:
-                raise UnsupportedError("cannot multiply DECIMALs of this scale in this process. Run it on Spark.")
-            digits = min(first.precision + second.precision, 38)  # else DuckDB multiplies in 64 bits, and overflows
+            if first.precision + second.precision > 38:
+                lost = 10 ** (first.scale + second.scale - kind.scale)
+                n, d = _unscaled(a, first), f"({_unscaled(b, second)})"
+                most, rest = f"{n} * ({d} // {lost}::HUGEINT)", f"{n} * ({d} % {lost}::HUGEINT)"
+                return Value(scaled(f"({most} + _quotient({rest}, {lost}::HUGEINT))", kind), kind, name)
+            digits = first.precision + second.precision  # else DuckDB multiplies in 64 bits, and overflows
             if digits > 18:
                 a = f"CAST({a} AS DECIMAL({digits},{first.scale}))"
             return Value(f"CAST({a} * {b} AS {duck(kind)})", kind, name)
@@ -342,7 +370,8 @@ def _unscaled(text: str, kind: t.Decimal) -> str:
     if kind.scale == 0:
         return f"CAST({text} AS HUGEINT)"
     if kind.precision + kind.scale < 38:
-        return f"CAST({text} * {10**kind.scale}::DECIMAL({kind.scale + 1},0) AS HUGEINT)"
+        wide = f"CAST({text} AS DECIMAL({max(kind.precision, 19)},{kind.scale}))"  # else DuckDB multiplies in 64 bits
+        return f"CAST({wide} * {10**kind.scale}::DECIMAL({kind.scale + 1},0) AS HUGEINT)"
     return f"CAST(replace(CAST({text} AS VARCHAR), '.', '') AS HUGEINT)"
 
 

@@ -18,7 +18,7 @@ from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 from merganser.sql.query.bound import BoundQuery, Reference
-from merganser.sql.query.casts import MACROS
+from merganser.sql.query.casts import FAILED, MACROS
 from merganser.sql.query.keys import keys_asked
 from merganser.sql.query.kinds import is_null
 from merganser.sql.query.texts import macros
@@ -228,6 +228,7 @@ def told(error: Exception, timeout: float | None = None) -> Exception:
     """Return an error of DuckDB as one of ours, without its own advice."""
     text = _CANDIDATES.sub("", str(error)).strip()
     text = re.sub(r"^[A-Za-z ]+ Error: ", "", text)
+    text = re.sub(rf"^Could not convert string '{FAILED}(.*)' to BOOL$", r"\1", text)
     if isinstance(error, duckdb.InterruptException):
         return InvalidInputError(
             f"the query was stopped after {timeout:g} s, the limit of 'sql.timeout'."

@@ -15,7 +15,7 @@ from merganser.expr.tree import Null
 from merganser.options.registry import did_you_mean
 from merganser.schema import types as t
 from merganser.schema.types_text import parse_type
-from merganser.sql.dialect import CAST, Queries
+from merganser.sql.dialect import CAST, SUBSTR, Queries
 from merganser.sql.places import placed
 from merganser.sql.query.arrays import ARRAYS, HIGHER, Lambda
 from merganser.sql.query.casts import arithmetic, cast, to
@@ -44,7 +44,7 @@ from merganser.sql.query.kinds import (
     string,
     wider_of,
 )
-from merganser.sql.query.names import LAMBDA, called, day, frame, real
+from merganser.sql.query.names import LAMBDA, called, day, exact, frame, moment, real
 from merganser.sql.query.scope import Scope, inside
 from merganser.sql.query.times import ADDS, CALENDAR, DIFFS, TIMES, added, difference, extracted
 
@@ -58,6 +58,8 @@ _OF_VALUES: Final = ("lag", "lead", "first_value", "last_value", "first", "last"
 """Window functions whose values have the type of their argument."""
 KEYS: Final = "\x03"
 """Stands for all keys of GROUP BY until they are known."""
+SPEC: Final = "\x04{}\x05"
+"""Holds PARTITION BY and ORDER BY of a window until the keys of GROUP BY are known."""
 _SCALARS: Final = {**SCALARS, **ARRAYS, **TIMES}
 _UNITS: Final = {"YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
 
@@ -197,9 +199,14 @@ class Expressions:
                 return self._trim(node)
             case exp.Substring():
                 arguments = [node.this, node.args["start"], *([node.args["length"]] if node.args.get("length") else [])]
-                return self._call("substring", SCALARS["substring"], arguments)
+                return self._call("substr" if node.meta.get(SUBSTR) else "substring", SCALARS["substring"], arguments)
             case exp.StrPosition():
-                return self._call("locate", SCALARS["locate"], [node.args["substr"], node.this])
+                start = [node.args["position"]] if node.args.get("position") is not None else []
+                name = "position" if start else "locate"
+                return self._call(name, SCALARS[name], [node.args["substr"], node.this, *start])
+            case exp.Overlay():
+                given = (node.args.get(key) for key in ("this", "expression", "from_", "for_"))
+                return self._call("overlay", SCALARS["overlay"], [each for each in given if each is not None])
             case exp.Interval():
                 raise UnsupportedError(
                     f"cannot use {_text(node)} in this process but to add it to a date or a time. Run it on Spark."
@@ -289,9 +296,12 @@ class Expressions:
         made = cast(inner, kind, tries=tries)
         if _is_literal(node):
             if not node.this.is_string:
+                made = replace(made, digits=inner.digits)
                 return made.named(real(float(inner.name)) if isinstance(kind, t.Float | t.Double) else inner.name)
+            if isinstance(kind, t.Decimal):  # 1.5BD
+                return made.named(exact(inner.name))
             if isinstance(kind, t.Date | t.Timestamp | t.LocalZonedTimestamp):
-                shown = day(inner.name) if isinstance(kind, t.Date) else inner.name
+                shown = day(inner.name) if isinstance(kind, t.Date) else moment(inner.name)
                 return made.named(f"{_spark_type(kind)} '{shown}'")
         if isinstance(kind, t.Array | t.Map | t.Row):
             return made.named(inner.name)
@@ -585,6 +595,8 @@ class Expressions:
         check_count(name, AGGREGATES[name], len(values))
         if is_null_only(values) and name in ("min", "max"):
             values = [cast(values[0], t.Int())]
+        if where is not None:  # DuckDB computes the arguments of all rows
+            values = [replace(value, text=f"CASE WHEN {where} THEN {value.text} END") for value in values]
         shown = ", ".join(value.name for value in values)
         if distinct and len(values) > 1:
             known = " AND ".join(f"{value.text} IS NOT NULL" for value in values)
@@ -663,10 +675,10 @@ class Expressions:
             parts.append(self._window_spec(named))
         partition = node.args.get("partition_by") or []
         if partition:
-            parts.append("PARTITION BY " + ", ".join(self.value(item).text for item in partition))
+            parts.append(SPEC.format("PARTITION BY " + ", ".join(self.value(item).text for item in partition)))
         order = node.args.get("order")
         if order is not None:
-            parts.append("ORDER BY " + ", ".join(self.ordered(item) for item in order.expressions))
+            parts.append(SPEC.format("ORDER BY " + ", ".join(self.ordered(item) for item in order.expressions)))
         spec = node.args.get("spec")
         if spec is not None:
             parts.append(self._frame(spec))
@@ -794,7 +806,7 @@ def _literal(node: exp.Literal) -> Value:
         precision, scale = max(len(whole) + len(decimals), 1), len(decimals)
         if precision > 38:
             raise InvalidInputError(f"{text} has more than 38 digits.")
-        return Value(f"CAST({text} AS DECIMAL({precision},{scale}))", t.Decimal(precision, scale), text)
+        return Value(f"CAST({text} AS DECIMAL({precision},{scale}))", t.Decimal(precision, scale), exact(text))
     number = int(text)
     if -(2**31) <= number < 2**31:
         return Value(text if number >= 0 else f"({text})", t.Int(), text, digits=len(digits))

@@ -181,12 +181,12 @@ def _round(values: list[Value]) -> Value:
     if isinstance(kind, t.Decimal):
         scale = min(max(digits, 0), kind.scale)
         whole = kind.precision - kind.scale
-        made = bounded(whole + scale + (1 if scale < kind.scale or digits < 0 else 0), scale)
+        made = t.Decimal(min(38, max(whole + 1 + scale, 1 - digits)), scale)
         if digits < 0:
             unit = 10**-digits
             quotient = arithmetic("/", value, Value(str(unit), t.BigInt(), digits=len(str(unit))))
             rounded = f"round({quotient.text}, 0)"
-            return Value(f"CAST({rounded} * {unit} AS {duck(made)})", made)
+            return Value(f"CAST(CAST({rounded} AS DECIMAL(38,0)) * {unit} AS {duck(made)})", made)
         return Value(f"CAST({value.text} AS {duck(made)})", made)
     if isinstance(kind, WHOLE):
         if digits >= 0:
@@ -208,11 +208,15 @@ def _round(values: list[Value]) -> Value:
 
 def _whole(name: str) -> Make:
     def make(values: list[Value]) -> Value:
+        if len(values) > 1:
+            raise UnsupportedError(f"cannot call {name} with digits in this process. Run the statement on Spark.")
         value = taken(values[0], "n", name)
         kind = value.type
         if isinstance(kind, WHOLE):
             return Value(value.text, t.BigInt()) if not isinstance(kind, t.BigInt) else value
         if isinstance(kind, t.Decimal):
+            if kind.scale == 0:
+                return value
             made = bounded(kind.precision - kind.scale + 1, 0)
             return Value(f"CAST({name}({value.text}) AS {duck(made)})", made)
         return Value(f"CAST({name}({value.text}) AS BIGINT)", t.BigInt())
@@ -292,6 +296,29 @@ def _trim(name: str) -> Make:
     return make
 
 
+def _btrim(values: list[Value]) -> Value:
+    return _trim("trim")(values[::-1])
+
+
+def _replace(values: list[Value]) -> Value:
+    s, part, *rest = (taken(value, "s", "replace").text for value in values)
+    return Value(
+        f"CASE WHEN {part} = '' THEN {s} ELSE replace({s}, {part}, {rest[0] if rest else string('')}) END", t.string()
+    )
+
+
+def _overlay(values: list[Value]) -> Value:
+    s, new, start = values[:3]
+    if isinstance(s.type, BYTES):
+        raise UnsupportedError("cannot call overlay with BINARY in this process. Run the statement on Spark.")
+    s, new, start = (taken(value, letter, "overlay") for value, letter in zip(values, "ssi", strict=False))
+    length = taken(values[3], "i", "overlay").text if len(values) > 3 else "-1"
+    size = f"CASE WHEN {length} >= 0 THEN {length} ELSE length({new.text}) END"
+    before = _substring([s, Value("1", t.Int()), Value(f"({start.text} - 1)", t.Int())])
+    after = _substring([s, Value(f"({start.text} + {size})", t.Int())])
+    return Value(f"({before.text} || {new.text} || {after.text})", t.string())
+
+
 def literal_text(value: Value, what: str) -> str:
     if not value.is_text:
         raise UnsupportedError(f"cannot call {what} with a pattern that is no literal in this process.")
@@ -337,7 +364,15 @@ def _regexp_replace(values: list[Value]) -> Value:
         else:
             text += replacement[at]
             at += 1
-    return Value(f"regexp_replace({s}, {pattern(values[1], 'regexp_replace')}, {string(text)}, 'g')", t.string())
+    made, first = f"{pattern(values[1], 'regexp_replace')}, {string(text)}, 'g'", ""
+    if len(values) > 3:
+        if values[3].digits is None or int(values[3].text.strip("()")) < 1:
+            raise UnsupportedError(
+                "cannot call regexp_replace with a start that is no positive literal in this process. Run it on Spark."
+            )
+        start = int(values[3].text)
+        first, s = f"substring({s}, 1, {start - 1}) || ", f"substring({s}, {start})"
+    return Value(f"({first}regexp_replace({s}, {made}))", t.string())
 
 
 def _regexp_extract(values: list[Value]) -> Value:
@@ -667,6 +702,18 @@ def _hex(values: list[Value]) -> Value:
     return Value(f"hex({value.text})", t.string())
 
 
+def _sha2(values: list[Value]) -> Value:
+    x, bits = taken(values[0], "x", "sha2").text, values[1]
+    if is_null(bits.type):
+        return Value("CAST(NULL AS VARCHAR)", t.string())
+    if bits.digits is None:
+        raise UnsupportedError("cannot call sha2 with bits that are no literal in this process. Run it on Spark.")
+    number = int(bits.text.strip("()"))
+    if number in (224, 384, 512):
+        raise UnsupportedError(f"cannot call sha2 with {number} bits in this process: it has 256. Run it on Spark.")
+    return Value(f"sha256({x})" if number in (0, 256) else "CAST(NULL AS VARCHAR)", t.string())
+
+
 def _typeof(values: list[Value]) -> Value:
     return Value(string(type_name(values[0].type)), t.string())
 
@@ -767,9 +814,9 @@ SCALARS: Final[dict[str, Function]] = dict([
     _own("char_length", 1, 1, _length), _own("character_length", 1, 1, _length),
     _own("substring", 2, 3, _substring), _own("substr", 2, 3, _substring),
     _own("concat", 0, None, _concat), _own("concat_ws", 1, None, _concat_ws),
-    _own("trim", 1, 1, _trim("trim")), _own("btrim", 1, 1, _trim("trim")),
+    _own("trim", 1, 1, _trim("trim")), _own("btrim", 1, 2, _btrim), _own("overlay", 3, 4, _overlay),
     _own("ltrim", 1, 2, _trim("ltrim")), _own("rtrim", 1, 2, _trim("rtrim")),
-    _text("replace", "sss", t.string(), "CASE WHEN {1} = '' THEN {0} ELSE replace({0}, {1}, {2}) END"),
+    _own("replace", 2, 3, _replace),
     _own("lpad", 2, 3, _pad("lpad")), _own("rpad", 2, 3, _pad("rpad")),
     _text("instr", "ss", t.Int(), "CAST(instr({0}, {1}) AS INTEGER)"),
     _own("locate", 2, 3, _locate), _own("position", 2, 3, _locate),
@@ -780,23 +827,23 @@ SCALARS: Final[dict[str, Function]] = dict([
     _text("ascii", "s", t.Int(), "CASE WHEN {0} = '' THEN 0 ELSE CAST(ord({0}) AS INTEGER) END"),
     _text("initcap", "s", t.string(), "_initcap({0})"),
     _search("startswith"), _search("endswith"), _search("contains"),
-    _own("split", 2, 3, _split), _own("regexp_replace", 3, 3, _regexp_replace),
+    _own("split", 2, 3, _split), _own("regexp_replace", 3, 4, _regexp_replace),
     _own("regexp_extract", 2, 3, _regexp_extract),
     _text("translate", "sss", t.string(), "translate({0}, {1}, {2})"),
     _text("space", "i", t.string(), "repeat(' ', greatest({0}, 0))"),
     _text("split_part", "ssi", t.string(), "split_part({0}, {1}, {2})"),
     _text("levenshtein", "ss", t.Int(), "CAST(levenshtein({0}, {1}) AS INTEGER)"),
-    _text("md5", "x", t.string(), "md5({0})"), _text("sha2", "xi", t.string(), "sha256({0})"),
+    _text("md5", "x", t.string(), "md5({0})"), _own("sha2", 2, 2, _sha2),
     _own("hex", 1, 1, _hex), _text("unhex", "s", t.VarBinary(), "unhex({0})"),
     _text("base64", "x", t.string(), "base64({0})"), _text("unbase64", "s", t.VarBinary(), "from_base64({0})"),
     _text("octet_length", "s", t.Int(), "CAST(strlen({0}) AS INTEGER)"),
     _text("bit_length", "s", t.Int(), "CAST(strlen({0}) * 8 AS INTEGER)"),
-    _text("chr", "l", t.string(), "chr(CAST({0} % 256 AS INTEGER))"),
+    _text("chr", "l", t.string(), "CASE WHEN {0} < 0 THEN '' ELSE chr(CAST({0} % 256 AS INTEGER)) END"),
     # numbers
     _own("abs", 1, 1, _same_number("abs")), _own("negative", 1, 1, lambda v: Value(f"(-{v[0].text})", v[0].type)),
     _own("positive", 1, 1, lambda v: v[0]),
-    _own("round", 1, 2, _round), _own("floor", 1, 1, _whole("floor")), _own("ceil", 1, 1, _whole("ceil")),
-    _own("ceiling", 1, 1, _whole("ceil")), _own("mod", 2, 2, _mod), _own("pmod", 2, 2, _pmod),
+    _own("round", 1, 2, _round), _own("floor", 1, 2, _whole("floor")), _own("ceil", 1, 2, _whole("ceil")),
+    _own("ceiling", 1, 2, _whole("ceil")), _own("mod", 2, 2, _mod), _own("pmod", 2, 2, _pmod),
     _own("power", 2, 2, _power), _own("pow", 2, 2, _power), _own("sqrt", 1, 1, _sqrt), _own("sign", 1, 1, _sign),
     _own("signum", 1, 1, _sign), _real("exp"), _real("sin"), _real("cos"), _real("tan"), _real("atan"), _real("cbrt"),
     _real("degrees"), _real("radians"), _guarded("ln", "{0} <= 0"), _guarded("log2", "{0} <= 0"),

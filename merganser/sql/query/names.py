@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -22,7 +23,7 @@ _OTHER: Final = {
 _DEFAULTS: Final[dict[str, tuple[int, str]]] = {
     "round": (1, "0"), "bround": (1, "0"), "substring": (2, "2147483647"), "substr": (2, "2147483647"),
     "lpad": (2, " "), "rpad": (2, " "), "locate": (2, "1"), "position": (2, "1"), "split": (2, "-1"),
-    "regexp_replace": (3, "1"), "regexp_extract": (2, "1"),
+    "regexp_replace": (3, "1"), "replace": (2, ""), "overlay": (3, "-1"), "regexp_extract": (2, "1"),
     "from_unixtime": (1, "yyyy-MM-dd HH:mm:ss"), "unix_timestamp": (1, "yyyy-MM-dd HH:mm:ss"),
     "to_unix_timestamp": (1, "yyyy-MM-dd HH:mm:ss"), "sort_array": (1, "true"),
 }  # fmt: skip
@@ -64,6 +65,27 @@ def real(number: float) -> str:
     digits = repr(number).replace("-", "").partition("e")[0].replace(".", "").strip("0") or "0"
     sign = "-" if number < 0 else ""
     return f"{sign}{digits[0]}.{digits[1:] or '0'}E{int(exponent)}"
+
+
+def exact(text: str) -> str:
+    """Return a literal DECIMAL as Java writes it."""
+    whole, _, decimals = text.lstrip("-").partition(".")
+    digits = (whole + decimals).lstrip("0") or "0"
+    exponent = len(digits) - 1 - len(decimals)
+    if exponent >= -6:
+        return text
+    return f"{'-' if text[0] == '-' else ''}{digits[0]}{'.' if digits[1:] else ''}{digits[1:]}E{exponent}"
+
+
+def moment(text: str) -> str:
+    """Return the text of a literal time as Spark shows it; one with a zone stays as it is."""
+    found = re.fullmatch(
+        r"(\d{4}-\d{1,2}-\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(\.\d{1,6})?)?)?", text.strip()
+    )
+    if found is None:
+        return text
+    clock = ":".join((part or "0").zfill(2) for part in found.groups()[1:4])
+    return f"{day(found[1])} {clock}{(found[5] or '').rstrip('0').rstrip('.')}"
 
 
 def day(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.schema import types as t
-from merganser.sql.query.casts import arithmetic, cast, scaled
+from merganser.sql.query.casts import arithmetic, cast, scaled, stable
 from merganser.sql.query.functions import Function, literal_text, parsed_time, part, taken, time_format
 from merganser.sql.query.kinds import MOMENTS, TEXTS, WHOLE, Value, duck, is_null, string
 
@@ -159,7 +159,9 @@ def _tried(op: str) -> Callable[[list[Value]], Value]:
             made = arithmetic(op, *inner)
             kind, text = made.type, made.text
         a, b = (f"CAST({v.text} AS {duck(v.type)})" for v in sides)
-        return Value(f"list_transform([{{a: {a}, b: {b}}}], lambda _p: TRY(CAST({text} AS {duck(kind)})))[1]", kind)
+        return Value(
+            f"list_transform([{{a: {a}, b: {b}}}], lambda _p: TRY(CAST({stable(text)} AS {duck(kind)})))[1]", kind
+        )
 
     return make
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,8 @@ def plain(value: Any) -> Any:
             return f"{value:f}"
         case datetime():
             return value.isoformat(sep=" ")
+        case timedelta():
+            return value.total_seconds()
         case date():
             return value.isoformat()
         case bytes() | bytearray():

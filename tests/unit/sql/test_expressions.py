@@ -57,3 +57,39 @@ def test_all_expressions_are_recorded() -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["sql"])
 def test_expression(catalog: Any, case: dict[str, Any]) -> None:
     assert outcome(catalog, case) in ("equal", "refused")
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("count(DISTINCT 1 / a)", 2),
+        ("count(DISTINCT 1 / a, a)", 2),
+        ("sum(DISTINCT 1 / a)", 0.75),
+        ("max(1 / a)", 0.5),
+        ("avg(1 / a)", 0.375),
+        ("first(1 / a)", 0.5),
+        ("max_by(1 / a, a)", 0.25),
+        ("bool_and(1 / a > 0)", True),
+        ("count_if(1 / a > 0)", 2),
+        ("sum(CAST(t AS INT))", 6),
+    ],
+)
+def test_filter_keeps_rows_from_the_aggregate(catalog: Any, call: str, expected: Any) -> None:
+    rows = "VALUES (0, 'x'), (2, '2'), (4, '4') v(a, t)"
+    assert catalog.sql(f"SELECT {call} FILTER (WHERE a <> 0) AS v FROM {rows}").to_pylist() == [{"v": expected}]
+    over = catalog.sql("SELECT sum(1 / a) FILTER (WHERE a <> 0) OVER (ORDER BY a) AS v FROM VALUES (0), (2) v(a)")
+    assert over["v"].to_pylist() == [None, 0.5]
+
+
+def test_errors_in_windows_say_what_failed(catalog: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"^cannot run the query: division by zero$"):
+        catalog.sql("SELECT rank() OVER (ORDER BY 1 / a) FROM VALUES (0), (2) v(a)")
+    with pytest.raises(InvalidInputError, match="cannot cast 'x' to INTEGER"):
+        catalog.sql("SELECT rank() OVER (PARTITION BY CAST(a AS INT)) FROM VALUES ('x') v(a)")
+    rows = catalog.sql("SELECT rank() OVER (ORDER BY concat(a, 'error('), 1 / 2) AS r, a FROM VALUES ('error(') v(a)")
+    assert rows.to_pylist() == [{"r": 1, "a": "error("}]
+
+
+def test_between_symmetric_is_refused(catalog: Any) -> None:
+    with pytest.raises(InvalidInputError, match="has no BETWEEN SYMMETRIC"):
+        catalog.sql("SELECT 1 BETWEEN SYMMETRIC 3 AND 1")
