@@ -335,12 +335,12 @@ def _decimal(op: str, left: Value, right: Value, name: str) -> Value:
     match op:
         case "*":
             kind = bounded(first.precision + second.precision + 1, first.scale + second.scale)
-            if first.precision + second.precision > 38:
+            if first.scale + second.scale > kind.scale:
                 lost = 10 ** (first.scale + second.scale - kind.scale)
                 n, d = _unscaled(a, first), f"({_unscaled(b, second)})"
                 most, rest = f"{n} * ({d} // {lost}::HUGEINT)", f"{n} * ({d} % {lost}::HUGEINT)"
                 return Value(scaled(f"({most} + _quotient({rest}, {lost}::HUGEINT))", kind), kind, name)
-            digits = first.precision + second.precision  # else DuckDB multiplies in 64 bits, and overflows
+            digits = min(first.precision + second.precision, 38)  # else DuckDB multiplies in 64 bits, and overflows
             if digits > 18:
                 a = f"CAST({a} AS DECIMAL({digits},{first.scale}))"
             return Value(f"CAST({a} * {b} AS {duck(kind)})", kind, name)

@@ -25,6 +25,7 @@ def _rows(session: Session) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in session.sql("SELECT k, n FROM t").to_pylist())
 
 
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_a_statement_is_computed_again_if_the_rows_that_its_query_read_have_changed(
