@@ -60,7 +60,6 @@ class PlainFile:
 class _Facts:
     """What the footer of a file says, and which of its columns were verified."""
 
-    path: str
     columns: dict[str, bool]
     inserts: bool
     is_folded: bool
@@ -128,7 +127,7 @@ def _looked_at(env: Env, target: FileToRead, wanted: Sequence[t.Field], known: _
         if not reader.is_undamaged(fresh):
             return None
         sound = {*(known.sound if known else ()), *(f.name for f in wanted)}
-        return _Facts(target.path, columns, reader.all_zero(VALUE_KIND.name), reader.is_folded, sound)
+        return _Facts(columns, reader.all_zero(VALUE_KIND.name), reader.is_folded, sound)
     except Exception:
         return None
     finally:

@@ -33,7 +33,8 @@ _OF_FILES: Final = (duckdb.IOException, duckdb.InvalidInputException)
 @cache
 def _root() -> duckdb.DuckDBPyConnection:
     """The database of the process: it holds the macros and no rows."""
-    root = duckdb.connect(":memory:", config={"temp_directory": os.path.join(tempfile.gettempdir(), "merganser-sql")})
+    spill = os.path.join(tempfile.gettempdir(), f"merganser-sql-{os.getpid()}")  # DuckDB makes it when it needs it
+    root = duckdb.connect(":memory:", config={"temp_directory": spill})
     for macro in (*MACROS, *macros()):
         root.execute(macro)
     return root
