@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 import time
 from typing import Any
 
@@ -52,9 +53,11 @@ def main() -> None:
                 for name, query in run.items():
                     cpu, begun = tree_cpu_seconds(os.getpid()), time.perf_counter()
                     query(text).collect()
+                    seconds = time.perf_counter() - begun
+                    print(f"query {number}, round {turn + 1}, {name}: {seconds:.2f} s", file=sys.stderr, flush=True)
                     if turn >= 0:
                         measures = found[name][turn]
-                        measures[f"q{number}"] = time.perf_counter() - begun
+                        measures[f"q{number}"] = seconds
                         spent = tree_cpu_seconds(os.getpid()) - cpu
                         measures["cpu_seconds"] = measures.get("cpu_seconds", 0.0) + spent
     finally:
