@@ -89,8 +89,7 @@ class MetadataFiles:
         index_manifest = previous.index_manifest if previous else None
         if index is not None:
             index_manifest = self._plan_index(index, files)
-        requests: list[Callable[[], None]] = [beside, *(partial(self._create, name, data) for name, data in files)]
-        self._env.map(lambda request: request(), requests)
+        self._env.beside(beside, *(partial(self._create, name, data) for name, data in files))
         return Lists(*base, *self._delta, *self._changelog, index_manifest)
 
     def discard(self, *, keep_delta: bool = False) -> None:

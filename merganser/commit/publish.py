@@ -561,11 +561,10 @@ class Publisher:
         # The hint moves before the check: a rollback between the two, which has moved the hint back, is then found, and
         # the hint moves back once more. After the check nobody would find it, and the hint would name what is gone.
         store.advance_latest_hint(stored.id)
-        checks: list[Callable[[], None]] = [
+        self.env.beside(
             partial(check_stands, self.reader, stored, live, before),
             partial(self._check_not_altered, stored, before, change),
-        ]
-        self.env.fetch(lambda check: check(), checks)
+        )
         if stored.delta_manifest_list == snapshot.delta_manifest_list:
             self.reader.keep(TableState(stored, live))
         else:  # an earlier call made it, with files of its own

@@ -22,8 +22,7 @@ from collections.abc import Iterator
 
 from merganser.errors import CommitUnknownError, FormatError, SnapshotExistsError, StorageError
 from merganser.meta.live_files import LiveFiles
-from merganser.meta.refs import same_snapshot
-from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshot import Snapshot, same_snapshot
 from merganser.meta.table_state import MetaReader
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from merganser.errors import FormatError, NotFoundError
 from merganser.meta.key_change import check_not_replaced
-from merganser.meta.refs import TagStore, same_snapshot
-from merganser.meta.snapshot import Snapshot
+from merganser.meta.refs import TagStore
+from merganser.meta.snapshot import Snapshot, same_snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env

@@ -33,7 +33,7 @@ from merganser.meta.create_once import create_once
 from merganser.meta.data_file import plain_name
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.seal import sealed_json
-from merganser.meta.snapshot import Snapshot, snapshot_from_json
+from merganser.meta.snapshot import Snapshot, same_snapshot, snapshot_from_json
 from merganser.meta.snapshots import SnapshotStore
 from merganser.options.registry import did_you_mean
 from merganser.storage.env import Env
@@ -280,13 +280,6 @@ class BranchStore:
         entries = self.env.storage.list(self.paths.of_branch(name).schema_directory)
         oldest = min((e.modified_ms for e in entries if not e.is_directory), default=0)
         return datetime.fromtimestamp(oldest / 1000, UTC)
-
-
-def same_snapshot(a: Snapshot, b: Snapshot) -> bool:
-    """Return whether two files hold one snapshot. Ids are used again after a rollback; names of lists are random."""
-    return (
-        a.id == b.id and a.base_manifest_list == b.base_manifest_list and a.delta_manifest_list == b.delta_manifest_list
-    )
 
 
 def check_tag_name(name: object, *, what: str) -> None:

@@ -203,6 +203,13 @@ _PASSED_OVER: Final = frozenset({JSON_SEAL})
 _OBJECTS: Final = frozenset(["properties", "log_offsets"])
 
 
+def same_snapshot(a: Snapshot, b: Snapshot) -> bool:
+    """Return whether two files hold one snapshot. Ids are used again after a rollback; names of lists are random."""
+    return (
+        a.id == b.id and a.base_manifest_list == b.base_manifest_list and a.delta_manifest_list == b.delta_manifest_list
+    )
+
+
 def snapshot_from_json(data: bytes, path: str) -> Snapshot:
     """Return the snapshot of a file's bytes.
 

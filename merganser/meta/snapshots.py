@@ -18,6 +18,8 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
 from typing import Final
 
 from merganser.errors import (
@@ -30,7 +32,7 @@ from merganser.errors import (
     SnapshotExistsError,
 )
 from merganser.meta.create_once import create_once
-from merganser.meta.snapshot import Snapshot, snapshot_from_json
+from merganser.meta.snapshot import Snapshot, same_snapshot, snapshot_from_json
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
 
@@ -59,6 +61,20 @@ class Lost:
 
     newest: int | None
     hint: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look at the store found.
+
+    Attributes:
+        newest: the newest snapshot; None: there is none, or it was not read.
+        follows: a snapshot that was there when `newest` had been read, the same one or an older one of its history;
+            None: it is not known.
+    """
+
+    newest: Snapshot | None
+    follows: Snapshot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,28 +151,76 @@ class SnapshotStore:
         Raises:
             FormatError: the newest snapshot is lost.
         """
-        hint, latest = self._newest()
+        return self.look(to_commit=to_commit).newest
+
+    def look(self, *, to_commit: bool = False) -> Seen:
+        """Return the newest snapshot, and what it was seen to follow. As `latest`."""
+        hint, latest, seen = self._look()
         if hint is not None and hint > (latest or 0) and (lost := self.lost(latest)) is not None:
             if to_commit:
                 raise self.lost_error(lost, f"cannot write to '{self.table_name}'")
             self._warn(lost)
-        if latest is None:
-            return None
-        found = self.get(latest)
-        # Between the listing and the read a rollback may have removed it: look once more.
-        return found if found is not None else self.load(self._listed(newest=True) or latest)
+        if latest is not None and seen.newest is None:
+            # Between the listing and the read a rollback may have removed it: look once more.
+            seen = Seen(self.get(latest) or self.load(self._listed(newest=True) or latest))
+        if seen.newest is not None:
+            self._know(seen.newest)
+        return seen
 
     def latest_id(self) -> int | None:
         """Return the id of the newest snapshot, or None."""
-        return self._newest()[1]
+        return self._look()[1]
 
-    def _newest(self) -> tuple[int | None, int | None]:
-        """Return what the latest hint says, and the id of the newest snapshot."""
-        hint = self._hint(self.paths.latest_hint)
-        exists = self.env.storage.exists
-        if hint and exists(self.paths.snapshot(hint)) and not exists(self.paths.snapshot(hint + 1)):
-            return hint, hint
-        return hint, self._listed(newest=True)
+    def _look(self) -> tuple[int | None, int | None, Seen]:
+        """Return what the latest hint says, the id of the newest snapshot, and that snapshot if it was read.
+
+        A snapshot that this process knows is the newest while it is there and the next one is not. Both are asked for
+        at once, the known one since a rollback may have removed it. The order of the replies does not matter: a
+        rollback removes the newest first and an expiry never does, so at some moment of the round it was the newest.
+        """
+        known = self.env.cache.get(self._known_key)
+        with contextlib.suppress(FormatError):  # one is damaged: the list says which is the newest
+            if known is not None:
+                asks = (self.latest_hint, partial(self.get, known.id), partial(self.get, known.id + 1))
+                hint, kept, above = self.env.beside(*asks)
+                if kept is not None and same_snapshot(kept, known):
+                    seen = Seen(kept, kept) if above is None else self._above(kept, above, hint)
+                    if seen.newest is not None:
+                        return hint, seen.newest.id, seen
+            else:
+                hint = self.latest_hint()
+            if hint:
+                found, above = self.env.fetch(self.get, (hint, hint + 1))
+                if found is not None and above is None:
+                    return hint, hint, Seen(found)
+        return hint, self._listed(newest=True), Seen(None)
+
+    def _above(self, known: Snapshot, above: Snapshot, hint: int | None) -> Seen:
+        """Return the newest snapshot where there is one above the known one; the hint mostly names it.
+
+        Each round asks for the known one, too: the last one does so after the newest was read, so both are of one
+        history. If they are not, there is no newest in the result.
+        """
+        newest, ahead = above, 1
+        if hint is not None and hint > above.id:
+            newest = self.get(hint) or above
+        while True:
+            kept, *found = self.env.fetch(self.get, (known.id, *range(newest.id + 1, newest.id + 1 + ahead)))
+            if kept is None or not same_snapshot(kept, known):
+                return Seen(None)
+            there = [one for one in takewhile(lambda one: one is not None, found) if one is not None]
+            newest = there[-1] if there else newest
+            if len(there) < ahead:
+                return Seen(newest, kept)
+            ahead = min(2 * ahead, _AHEAD_MAX)
+
+    @property
+    def _known_key(self) -> tuple[str, str]:
+        return ("newest", self.paths.metadata_root)
+
+    def _know(self, newest: Snapshot) -> None:
+        """Remember where the next look begins."""
+        self.env.cache.put(self._known_key, newest, 1000)
 
     def lost(self, newest: int | None) -> Lost | None:
         """Return what the latest hint says that is lost; None if nothing is. Time: one read if all is well.
@@ -330,7 +394,9 @@ class SnapshotStore:
                 table=self.table_name,
                 snapshot=snapshot.id,
             )
-        return snapshot if made.stored == data else self._parsed(snapshot.id, made.stored)
+        stored = snapshot if made.stored == data else self._parsed(snapshot.id, made.stored)
+        self._know(stored)
+        return stored
 
     def write_latest_hint(self, snapshot_id: int) -> None:
         """Point the hint at a snapshot. Best effort: readers do not rely on it, and the commit stands."""
@@ -371,7 +437,7 @@ class SnapshotStore:
         not lead readers to such a snapshot.
         """
         with contextlib.suppress(MerganserError):
-            hint = self._hint(self.paths.latest_hint)
+            hint = self.latest_hint()
             if hint is None or hint < snapshot_id:
                 self.write_latest_hint(snapshot_id)
 

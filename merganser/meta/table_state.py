@@ -20,7 +20,7 @@ from merganser.meta.live_files import EMPTY, LiveFiles
 from merganser.meta.manifest import read_manifests
 from merganser.meta.manifest_list import ManifestFile, read_manifest_list
 from merganser.meta.schemas import SchemaStore
-from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshot import Snapshot, same_snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.storage.cache import weight_of
 from merganser.storage.env import Env
@@ -86,26 +86,30 @@ class MetaReader:
         Args:
             to_commit: see `SnapshotStore.latest`.
         """
-        snapshot = self.snapshots.latest(to_commit=to_commit)
+        seen = self.snapshots.look(to_commit=to_commit)
         for _ in range(_OVERTAKEN_MAX):
             try:
-                return self.state(snapshot)
+                return self.state(seen.newest, follows=seen.follows)
             except FormatError:
-                before, snapshot = snapshot, self.snapshots.latest()
-                if snapshot is None or before is None or _same(before, snapshot):
+                before, seen = seen.newest, self.snapshots.look()
+                if seen.newest is None or before is None or same_snapshot(before, seen.newest):
                     raise
-        return self.state(snapshot)
+        return self.state(seen.newest)
 
-    def state(self, snapshot: Snapshot | None) -> TableState:
-        """Return the state of a snapshot."""
+    def state(self, snapshot: Snapshot | None, *, follows: Snapshot | None = None) -> TableState:
+        """Return the state of a snapshot.
+
+        Args:
+            follows: see `Seen`.
+        """
         if snapshot is None:
             return TableState(None, EMPTY)
         key = ("state", self.paths.metadata_root)
         known = self.env.cache.get(key)
         if isinstance(known, TableState) and known.snapshot is not None:
-            if _same(known.snapshot, snapshot):
+            if same_snapshot(known.snapshot, snapshot):
                 return known if known.snapshot == snapshot else TableState(snapshot, known.live)
-            carried = self._carry(known, snapshot)
+            carried = self._carry(known, snapshot, follows)
             if carried is not None:
                 self.keep(carried)
                 return carried
@@ -184,13 +188,13 @@ class MetaReader:
         """Keep what was just written, so that it is not read back."""
         self.env.cache.put(self.paths.manifest(name), values, weight_of(values))
 
-    def _carry(self, known: TableState, snapshot: Snapshot) -> TableState | None:
+    def _carry(self, known: TableState, snapshot: Snapshot, follows: Snapshot | None) -> TableState | None:
         """Return the state of `snapshot` from an older one and the deltas between, or None when that is not sure."""
         start = known.snapshot
         if start is None or not 0 < snapshot.id - start.id <= _STEPS_MAX:
             return None
-        kept = self.snapshots.get(start.id)
-        if kept is None or not _same(kept, start) or kept.is_apart:
+        kept = follows if follows is not None and follows.id == start.id else self.snapshots.get(start.id)
+        if kept is None or not same_snapshot(kept, start) or kept.is_apart:
             return None
         between = self.env.fetch(self.snapshots.get, range(start.id + 1, snapshot.id))
         steps = [step for step in between if step is not None]
@@ -209,7 +213,7 @@ class MetaReader:
         if snapshot.id - start.id > 1:
             # A rollback meanwhile would have given the steps to another history; it takes the newest away first.
             now = self.snapshots.get(snapshot.id)
-            if now is None or not _same(now, snapshot):
+            if now is None or not same_snapshot(now, snapshot):
                 return None
         return TableState(snapshot, live)
 
@@ -307,9 +311,3 @@ def _batches(named: Sequence[_Named]) -> Iterator[list[_Named]]:
         weight += size or 0
     if batch:
         yield batch
-
-
-def _same(a: Snapshot, b: Snapshot) -> bool:
-    return (
-        a.id == b.id and a.delta_manifest_list == b.delta_manifest_list and a.base_manifest_list == b.base_manifest_list
-    )

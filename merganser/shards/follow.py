@@ -19,8 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.errors import StreamParameterError, TrimmedDataError
-from merganser.meta.refs import same_snapshot
-from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshot import Snapshot, same_snapshot
 from merganser.meta.table_def import TableDef
 from merganser.scan.time_travel import epoch_ms
 from merganser.shards.iterator import iterator_text

@@ -21,11 +21,10 @@ from merganser.errors import ExpiredError, FormatError, MerganserError, NotFound
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.data_file import ADD
 from merganser.meta.lineage import last_rescale
-from merganser.meta.refs import same_snapshot
 from merganser.meta.shard_store import ShardStore
 from merganser.meta.shard_stream import ShardStream
 from merganser.meta.shards import Shard, Shards
-from merganser.meta.snapshot import APPEND, OVERWRITE, Snapshot
+from merganser.meta.snapshot import APPEND, OVERWRITE, Snapshot, same_snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader

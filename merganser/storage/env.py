@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, overload
 
 import pyarrow as pa
 
@@ -27,6 +27,9 @@ from merganser.storage.cores import available_cores
 from merganser.storage.protocol import Storage
 from merganser.storage.spill import Spill
 
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
 T = TypeVar("T")
 R = TypeVar("R")
 _NOTHING = object()
@@ -219,6 +222,19 @@ class Env:
         if errors:
             raise errors[min(errors)]
         return results
+
+    @overload
+    def beside(self, a: Callable[[], A], b: Callable[[], B], /) -> tuple[A, B]: ...
+
+    @overload
+    def beside(self, a: Callable[[], A], b: Callable[[], B], c: Callable[[], C], /) -> tuple[A, B, C]: ...
+
+    @overload
+    def beside(self, *asks: Callable[[], A]) -> tuple[A, ...]: ...
+
+    def beside(self, *asks: Callable[[], Any]) -> tuple[Any, ...]:
+        """Return what each of some requests returns; they go out side by side as those of `fetch`."""
+        return tuple(self.fetch(lambda ask: ask(), asks))
 
     def gather(self, work: Callable[[T], Iterable[R]], items: Iterable[T], *, waiting_max: int = 2) -> Iterator[R]:
         """Yield what `work` yields of every item, run side by side, as it comes: in no order between items.

@@ -11,9 +11,8 @@ from typing import Final
 from merganser.errors import ConflictError, ExpiredError
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.key_change import check_not_replaced
-from merganser.meta.refs import same_snapshot
 from merganser.meta.schemas import SchemaStore
-from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshot import Snapshot, same_snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r

@@ -16,8 +16,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from merganser.errors import AlreadyExistsError
-from merganser.meta.refs import Tag, TagStore, check_tag_name, same_snapshot
-from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
+from merganser.meta.refs import Tag, TagStore, check_tag_name
+from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot, same_snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u

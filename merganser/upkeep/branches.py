@@ -38,9 +38,9 @@ from merganser.errors import (
     StorageError,
 )
 from merganser.meta.create_once import create_once
-from merganser.meta.refs import BranchStore, Tag, TagStore, check_branch_name, same_snapshot
+from merganser.meta.refs import BranchStore, Tag, TagStore, check_branch_name
 from merganser.meta.schemas import SchemaStore
-from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshot import Snapshot, same_snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader

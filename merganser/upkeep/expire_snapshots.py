@@ -45,10 +45,10 @@ from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.consumers import Consumer, ConsumerStore
 from merganser.meta.data_file import ADD, SOURCE_APPEND
 from merganser.meta.newest import for_writing
-from merganser.meta.refs import Tag, same_snapshot
+from merganser.meta.refs import Tag
 from merganser.meta.shard_store import ShardStore
 from merganser.meta.shard_stream import stream_of
-from merganser.meta.snapshot import OVERWRITE, Snapshot
+from merganser.meta.snapshot import OVERWRITE, Snapshot, same_snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.options import write as w

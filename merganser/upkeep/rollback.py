@@ -38,11 +38,11 @@ from merganser.meta.key_change import may_differ, with_key_of
 from merganser.meta.lineage import last_rescale, rescales
 from merganser.meta.newest import newest
 from merganser.meta.next_schema import restore_schema
-from merganser.meta.refs import Tag, TagStore, check_tag_name, same_snapshot
+from merganser.meta.refs import Tag, TagStore, check_tag_name
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.shard_store import ShardStore
 from merganser.meta.shard_stream import stream_of
-from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshot import Snapshot, same_snapshot
 from merganser.meta.snapshots import GUARD, SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState

@@ -291,22 +291,24 @@ def test_a_writer_repeats_a_commit_of_unknown_outcome_with_the_same_rows(identif
 
 
 class _Flaky(FaultyStorage):
-    """Fails creates and reads of snapshot 2 until it is well again."""
+    """Fails to create snapshot 2, and from then on to read it, until it is well again."""
 
     def __init__(self, inner: Storage, fault: Fault) -> None:
         super().__init__(inner)
         self.fault = fault
         self.well = False
+        self.tried = False
 
     def create(self, path: str, data: bytes) -> None:
         if "/snapshot-" not in path or self.well:
             return self.inner.create(path, data)
+        self.tried = True
         if self.fault is Fault.LOSE_REPLY:
             self.inner.create(path, data)
         raise StorageError("the network is down", path=path)
 
     def read(self, path: str) -> bytes:
-        if "/snapshot-2" in path and not self.well:
+        if "/snapshot-2" in path and self.tried and not self.well:
             raise StorageError("the network is down", path=path)
         return self.inner.read(path)
 

@@ -14,7 +14,7 @@ import pytest
 import merganser as mg
 from merganser.errors import AlreadyExistsError, CommitUnknownError, ConflictError, ExpiredError, NotFoundError
 from merganser.meta.snapshot import Snapshot
-from merganser.meta.snapshots import SnapshotStore
+from merganser.meta.snapshots import Seen, SnapshotStore
 from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import Outcome
@@ -618,17 +618,17 @@ def test_a_state_is_not_carried_over_steps_of_another_history(monkeypatch: pytes
     assert _rows(reader) == STATES[4]
     for k in (5, 6, 7):
         table.write([_state(k, "main")])
-    latest = SnapshotStore.latest
+    look = SnapshotStore.look
 
-    def latest_then_another_history(store: SnapshotStore, **how: Any) -> Snapshot | None:
-        found = latest(store, **how)
-        monkeypatch.setattr(SnapshotStore, "latest", latest)
+    def look_then_another_history(store: SnapshotStore, **how: Any) -> Seen:
+        found = look(store, **how)
+        monkeypatch.setattr(SnapshotStore, "look", look)
         other = _again(table.env.storage)
         other.rollback(snapshot=4)
         for k in (50, 60):
             other.write([_state(k, "other")])
         return found
 
-    monkeypatch.setattr(SnapshotStore, "latest", latest_then_another_history)
+    monkeypatch.setattr(SnapshotStore, "look", look_then_another_history)
     assert _rows(reader) == [*STATES[4], (5, "main"), (6, "main"), (7, "main")]
     assert _rows(reader) == [*STATES[4], (50, "other"), (60, "other")]

@@ -133,18 +133,18 @@ def test_a_reader_of_the_newest_state_goes_on_with_the_next_when_its_snapshot_ex
     table, _ = table_of()
     write(table, v="old")
     reader = catalog_over(table.env.storage).table("db.t")
-    latest = SnapshotStore.latest
+    look = SnapshotStore.look
     left = [True]
 
     def late(store: SnapshotStore, **how: Any) -> Any:
-        found = latest(store, **how)
+        found = look(store, **how)
         if store.env is reader.env and left and left.pop():
             write(table, v="new")
             table.compact(full=True)
             table.expire(retain_max=1)
         return found
 
-    monkeypatch.setattr(SnapshotStore, "latest", late)
+    monkeypatch.setattr(SnapshotStore, "look", late)
     assert rows(reader.read()) == [("a", 1, "new")]
 
 
