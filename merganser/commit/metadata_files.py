@@ -15,7 +15,7 @@ Format: sections "manifests" and "manifest merging".
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -66,7 +66,6 @@ class MetadataFiles:
         index: Sequence[IndexEntry] | None,
         *,
         changelog: Sequence[ManifestEntry] = (),
-        beside: Callable[[], None],
         renews: bool = False,
     ) -> Lists:
         """Write what a snapshot names that follows `previous`.
@@ -75,7 +74,6 @@ class MetadataFiles:
             entries: what it adds and removes; not looked at while the delta list of an earlier attempt is kept.
             index: all index files once it is there; None: those of `previous`.
             changelog: its changelog files; not looked at while those of an earlier attempt are kept.
-            beside: what else is asked of the store at the same time; what it raises is raised.
             renews: write all manifests again, so that the base list names live files alone.
         """
         if self._delta is None:
@@ -89,7 +87,7 @@ class MetadataFiles:
         index_manifest = previous.index_manifest if previous else None
         if index is not None:
             index_manifest = self._plan_index(index, files)
-        self._env.beside(beside, *(partial(self._create, name, data) for name, data in files))
+        self._env.beside(*(partial(self._create, name, data) for name, data in files))
         return Lists(*base, *self._delta, *self._changelog, index_manifest)
 
     def discard(self, *, keep_delta: bool = False) -> None:

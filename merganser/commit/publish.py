@@ -103,8 +103,27 @@ _log = logging.getLogger(__name__)
 
 _ROUNDS_MAX: Final = 4
 
+_FRESH_S: Final = 1.0
+
 _GAP_PAUSES_MS: Final = (5, 20, 80, 300, 1000, 3000, 5000, 10_000)
 """How long a commit waits for another writer to remove a snapshot that does not stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A newest state, and when it was asked for, in seconds of `Env.seconds`."""
+
+    state: TableState
+    at: float
+
+    def is_fresh(self, env: Env) -> bool:
+        """Return whether few others can have committed since.
+
+        An attempt that follows an older state costs its metadata files if others have. One that follows it in spite of
+        a rollback, or an expiry, is found out after the create, as it is of a writer that was stopped for a while
+        (`standing`).
+        """
+        return env.seconds() - self.at <= _FRESH_S
 
 
 @dataclass(frozen=True)
@@ -134,6 +153,8 @@ class Change:
             partitions stay as they are.
         steps: changes outside the table that succeed or fail together with the commit.
         turn: the turn of a writer that took it before its sequence numbers; the commit ends it. None: it takes one.
+        seen: the newest state when its writers began; the first attempt follows it if it is fresh. Else, and after a
+            lost attempt, the store is asked.
         reads: the rows that the change was made from; they must not have changed. None: it was made from no rows.
         computed_from: the rows that a query read which gave the change its rows; likewise.
         rescales: the rows of its partitions move to another number of buckets.
@@ -166,6 +187,7 @@ class Change:
     log_offsets: Mapping[int, int] = field(default_factory=dict)
     steps: Sequence[CommitStep] = ()
     turn: Turn | None = None
+    seen: Seen | None = None
     reads: Reads | None = None
     computed_from: Reads | None = None
     edit: RowEdit | None = None
@@ -209,6 +231,10 @@ class Publisher:
             self._check_schema()  # a dropped table has no snapshots either, and must not get its directory back
         return state
 
+    def seen(self) -> Seen:
+        """Return the newest state, and when it was asked for; otherwise as `latest`."""
+        return Seen(at=self.env.seconds(), state=self.latest())
+
     def applied(self, commit_user: str, identifier: int) -> tuple[bool, Snapshot | None]:
         """Return whether a commit was applied already, and its snapshot if that is still kept."""
         return self._history.find(commit_user, identifier, self.reader.snapshots.latest())
@@ -248,7 +274,9 @@ class Publisher:
         turns, turn = Turns(self.table, self.env), change.turn
         seconds = dict.fromkeys(("manifests", "publish"), 0.0)
         while True:
-            with turn or take_turn(self.table, self.env):  # ended before the next one is taken
+            with turn or take_turn(self.table, self.env) as taken:  # ended before the next one is taken
+                if turn is None and taken.was_waited_for:
+                    change = replace(change, seen=None)
                 try:
                     if turns.lost:
                         self.latest()  # of a long wait there is much to read; the attempt would be too slow to win
@@ -388,6 +416,7 @@ class Publisher:
         """
         for _ in range(_ROUNDS_MAX):
             begun, state = self._newest(change)
+            change = replace(change, seen=None)
             done, snapshot = self._applied(change, state.snapshot)
             if done:
                 break
@@ -416,6 +445,8 @@ class Publisher:
         Raises:
             CommitUnknownError: the other snapshot stays, since its writer was stopped.
         """
+        if change.seen is not None and change.seen.is_fresh(self.env):
+            return self.env.seconds(), change.seen.state
         for pause_ms in (*_GAP_PAUSES_MS, None):
             begun, state = self.env.seconds(), self.latest()
             if change.withdrawn is None or not self.reader.snapshots.is_missing_below(state.next_id, change.withdrawn):
@@ -454,18 +485,14 @@ class Publisher:
         live = self._live_after(state, entries)
         index = self._index_after(change, state, entries)
         offsets = {**((previous.log_offsets if previous else None) or {}), **change.log_offsets, **steps.before()}
-        lists = files.write(
-            previous,
-            entries,
-            index,
-            changelog=changelog,
-            beside=self._check_schema,
-            renews=change.renews_manifests,
+        schemas = SchemaStore(self.table.paths, self.env)
+        _, schema_id, lists = self.env.beside(
+            self._check_schema,
+            partial(schemas.latest_id, max(self.table.schema.id, previous.schema_id if previous else 0)),
+            partial(files.write, previous, entries, index, changelog=changelog, renews=change.renews_manifests),
         )
         added = sum(e.file.row_count if e.kind == ADD else -e.file.row_count for e in entries)
         removes = any(entry.kind == DELETE for entry in entries)
-        schemas = SchemaStore(self.table.paths, self.env)
-        schema_id = schemas.latest_id(max(self.table.schema.id, previous.schema_id if previous else 0))
         newest = schemas.load(schema_id)
         if previous is not None and not change.rekeys:
             newest = fitting(schemas, newest, previous)
@@ -557,10 +584,11 @@ class Publisher:
                 error the commit may have succeeded.
         """
         store = self.reader.snapshots
-        stored = store.create(snapshot)
+        stored, moves = self.env.beside(partial(store.create, snapshot), partial(store.hint_may_move, snapshot.id))
         # The hint moves before the check: a rollback between the two, which has moved the hint back, is then found, and
         # the hint moves back once more. After the check nobody would find it, and the hint would name what is gone.
-        store.advance_latest_hint(stored.id)
+        if moves:
+            store.write_latest_hint(stored.id)
         self.env.beside(
             partial(check_stands, self.reader, stored, live, before),
             partial(self._check_not_altered, stored, before, change),

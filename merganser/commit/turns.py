@@ -34,10 +34,15 @@ _LAST_LOOK_S: Final = 0.001
 
 
 class Turn:
-    """The turn of a writer to commit to a table, or its decision to try without. Ends once; more calls do nothing."""
+    """The turn of a writer to commit to a table, or its decision to try without. Ends once; more calls do nothing.
 
-    def __init__(self, release: Callable[[], None]) -> None:
+    Attributes:
+        was_waited_for: others may have committed while this one waited.
+    """
+
+    def __init__(self, release: Callable[[], None], *, was_waited_for: bool = False) -> None:
         self._release: Callable[[], None] | None = release
+        self.was_waited_for = was_waited_for
 
     def end(self) -> None:
         """Let the next writer try."""
@@ -65,9 +70,9 @@ def take_turn(table: TableDef, env: Env) -> Turn:
         release = env.storage.try_lock(table.paths.snapshot_directory)
         waited = env.seconds() - began
         if release is not None:
-            return Turn(release)
+            return Turn(release, was_waited_for=release is not no_lock)
         if waited >= _QUEUE_S:
-            return Turn(no_lock)
+            return Turn(no_lock, was_waited_for=True)
         pause = max(_LAST_LOOK_S, _FIRST_LOOK_S * (1 - waited / _QUEUE_S))
         env.sleep_ms(2 * env.random.random() * pause * 1000)
 

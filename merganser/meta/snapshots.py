@@ -430,16 +430,16 @@ class SnapshotStore:
         """Remove the file of a snapshot; what it names stays. A missing one is fine."""
         self.env.storage.delete([self.paths.snapshot(snapshot_id)])
 
-    def advance_latest_hint(self, snapshot_id: int) -> None:
-        """Point the hint at a new snapshot, unless it names a later one; best effort.
+    def hint_may_move(self, snapshot_id: int) -> bool:
+        """Return whether the hint may be pointed at a new snapshot. Not if it names a later one, or cannot be read.
 
         A later one is there if others committed on top, or if the id had been used before and expired. The hint must
         not lead readers to such a snapshot.
         """
         with contextlib.suppress(MerganserError):
             hint = self.latest_hint()
-            if hint is None or hint < snapshot_id:
-                self.write_latest_hint(snapshot_id)
+            return hint is None or hint < snapshot_id
+        return False
 
     def set_latest_hint(self, snapshot_id: int) -> None:
         """Point the hint at a snapshot, for sure: readers of other engines believe it while no later snapshot is there.

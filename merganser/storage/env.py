@@ -178,8 +178,13 @@ class Env:
             at_once: how many are under way at a time; `requests` of them if None.
         """
         todo = list(items)
-        workers = min(self.requests if at_once is None else at_once, len(todo))
-        if workers <= 1 or self.threads == 1 or getattr(_thread, "requests_of", None) == id(self):
+        if getattr(_thread, "requests_of", None) == id(self):
+            return [ask(item) for item in todo]
+        return self._fetched(ask, todo, self.requests if at_once is None else at_once)
+
+    def _fetched(self, ask: Callable[[T], R], todo: Sequence[T], at_once: int) -> list[R]:
+        workers = min(at_once, len(todo))
+        if workers <= 1 or self.threads == 1:
             return [ask(item) for item in todo]
         places, take = iter(range(len(todo))), threading.Lock()
         results: list[Any] = [None] * len(todo)
@@ -233,8 +238,8 @@ class Env:
     def beside(self, *asks: Callable[[], A]) -> tuple[A, ...]: ...
 
     def beside(self, *asks: Callable[[], Any]) -> tuple[Any, ...]:
-        """Return what each of some requests returns; they go out side by side as those of `fetch`."""
-        return tuple(self.fetch(lambda ask: ask(), asks))
+        """Return what each of a few requests returns; they go out side by side, also where one asks so in its turn."""
+        return tuple(self._fetched(lambda ask: ask(), asks, len(asks)))
 
     def gather(self, work: Callable[[T], Iterable[R]], items: Iterable[T], *, waiting_max: int = 2) -> Iterator[R]:
         """Yield what `work` yields of every item, run side by side, as it comes: in no order between items.

@@ -20,12 +20,12 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from merganser.commit.committers import Newest
 from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage, Committed
-from merganser.commit.publish import Change, Publisher
+from merganser.commit.publish import Change, Publisher, Seen
 from merganser.commit.turns import Turn, take_turn, wait_for_turn
 from merganser.errors import CommitUnknownError, FormatError, InvalidInputError, MerganserError, NotFoundError, a_type
 from merganser.lsm.abandoned import remove_files
@@ -108,7 +108,12 @@ class Transaction:
         self._run = run
         self._kind = kind
         self._turn: Turn | None = None
+        self._seen: Seen | None = None
         self._made: list[CommitMessage] = []  # what calls of `finish` wrote in place of given files
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle all but what was seen: another process has another clock, and finishes the write at another time."""
+        return {**self.__dict__, "_seen": None}
 
     @property
     def table(self) -> TableDef:
@@ -143,16 +148,19 @@ class Transaction:
         Raises:
             ConflictError: the table was dropped since it was opened.
         """
-        wait_for_turn(self.table, self.env)
         publisher = Publisher(self.table, self.env)
-        state = publisher.latest()
+        if self._seen is None or not self._seen.is_fresh(self.env):
+            wait_for_turn(self.table, self.env)
+            self._seen = publisher.seen()
+        state = self._seen.state
         if self.since is None:
             self.since = state.next_id
         overwrites = self.target.overwrites
         overtaken = False
         while not overwrites and self.table.bucket > 0 and set(state.live.totals) - {self.table.bucket}:
             overtaken = is_overtaken(self.table, self.env, state)
-            before, state = state, publisher.latest()
+            before, self._seen = state, publisher.seen()
+            state = self._seen.state
             if overtaken or set(state.live.totals) == set(before.live.totals):  # no rescale came between
                 break
         sequences = starting_sequences(self.table, state.live, overwrites=overwrites, overtaken=overtaken)
@@ -178,6 +186,8 @@ class Transaction:
         if self._turn is not None:
             return
         self._turn = take_turn(self.table, self.env)
+        if self._turn.was_waited_for:
+            self._seen = None
         self.since = None  # no attempt of ours can lie before this: one of unknown outcome is in `unknown_since`
 
     def end_turn(self) -> None:
@@ -319,6 +329,7 @@ class Transaction:
             publisher = Publisher(self.table, self.env)  # from newer rows there might be something to commit
             publisher.check_computed_from(self.computed_from, publisher.reader.snapshots.latest())
             return None
+        seen, self._seen = self._seen, None  # a repeat looks again
         change = Change(
             messages=messages,
             commit_user=self.user,
@@ -334,6 +345,7 @@ class Transaction:
             watermark=self.watermark,
             batch=self.batch,
             turn=self._turn,
+            seen=seen,
             reads=reads,
             computed_from=self.computed_from,
             edit=edit,

@@ -191,7 +191,7 @@ def test_an_alter_inside_a_commit_leaves_no_change_unlogged_without_a_word(produ
                 state[row["k"]] = row["v"]
         assert sorted(state.items()) == _columns(table), call
     assert call > 10
-    assert told <= 1, "only a commit that was between its look at the schema and its snapshot"
+    assert told <= 4, "only a commit that was between its look at the schema, as it writes metadata, and its snapshot"
 
 
 CONSTRAINTS: dict[str, tuple[bool, list[Any]]] = {

@@ -567,7 +567,7 @@ def test_a_withdrawn_commit_is_not_taken_for_one_that_another_writer_has_followe
                 patch.setattr(SnapshotStore, "delete", delete)
                 _again(storage).rollback(snapshot=2)
             stored = create(store, snapshot)
-            store.advance_latest_hint(stored.id)
+            store.write_latest_hint(stored.id)
             second.start()
             assert reached.wait(20)
             return stored
@@ -575,7 +575,7 @@ def test_a_withdrawn_commit_is_not_taken_for_one_that_another_writer_has_followe
             reached.set()
             assert withdrawn.wait(20)
             stored = create(store, snapshot)
-            store.advance_latest_hint(stored.id)
+            store.write_latest_hint(stored.id)
             followed.set()
             assert waited.wait(20)
             return stored

@@ -61,7 +61,9 @@ def _late(table: mg.Table, **how: Any) -> tuple[Transaction, list[Any]]:
     transaction = begin(table.definition, table.env, **how)
     messages = _written(transaction, _rows("late", range(5)))
     table.write(_rows("early"))
-    return transaction, messages
+    later = pickle.loads(pickle.dumps(transaction))  # it has forgotten what was there, as after a while
+    later.env = table.env
+    return later, messages
 
 
 LATE = [{"k": k, "v": "late" if k < 5 else "early"} for k in range(10)]
