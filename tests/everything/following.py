@@ -1,7 +1,7 @@
 """A copy of the table that follows its changes: by `changes`, by a stream with a consumer, or shard by shard.
 
 Where a commit left its changes out, the copy reads the partitions that a gap names again. A reader of shards is told of
-no partitions, and begins again.
+no partitions, and begins again. After a rollback the copy undoes what was removed, and goes on from there.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import merganser as mg
-from merganser.errors import UntrackedError
+from merganser.errors import ConflictError, TrimmedDataError, UntrackedError
+from merganser.stream.follow import TableStream
 from tests.everything.model import Fields
 from tests.everything.replica import Copy, DifferenceError
 from tests.everything.values import Row, converter
@@ -47,19 +50,24 @@ class Follower:
     """Follows a table; subclasses say how.
 
     Attributes:
-        behind: the copy lacks rows that a compaction has to publish.
+        stays: the reader goes on as it was opened, also once the table has other columns; else it is opened again.
+        opened: the handle of the reader.
+        stood: by snapshot, the columns and rows of the copy behind it, and where the reader was.
     """
 
     name = "changes"
 
     def __init__(self, h: History) -> None:
         self.h = h
+        self.stays = random.Random(f"{h.seed} stays").random() < 0.6
+        self.stood: dict[int, tuple[Fields, list[Row], Any]] = {}
         self.exact = h.layout.producer in EXACT
         self.waits = h.layout.producer in ("lookup", "full-compaction") and (h.write_only or h.layout.postpones)
         self.begin()
 
     def begin(self) -> None:
         """Take the table as it is for the copy."""
+        self.opened = self.h.table
         self.copy = Copy(self.h.model, self.h.model.visible())
 
     def take(self) -> None:
@@ -68,8 +76,37 @@ class Follower:
 
     def become(self, old: Fields) -> None:
         """Take the columns that the model has now."""
-        turn = converter(old, self.h.model.fields)
-        self.copy = Copy(self.h.model, [turn(row) for row in self.copy.rows()])
+        self._take_rows(old, self.copy.rows())
+
+    def _take_rows(self, fields: Fields, rows: Sequence[Row]) -> None:
+        turn = converter(fields, self.h.model.fields)
+        self.copy = Copy(self.h.model, [turn(row) for row in rows])
+
+    @property
+    def reader(self) -> mg.Table:
+        """The handle to read with."""
+        if not self.stays:
+            self.opened = self.h.table
+        return self.opened
+
+    def place(self) -> Any:
+        """Return where the reader is, if the table does not know."""
+        return None
+
+    def go_on_from(self, place: Any) -> None:
+        """Go on from a place."""
+
+    def go_back(self, number: int) -> None:
+        """Undo what was read behind a snapshot that the table was rolled back to; begin again if that is not known."""
+        stood = self.stood.get(number)
+        self.stood = {each: found for each, found in self.stood.items() if each <= number}
+        if stood is None:
+            self.begin()
+            return
+        fields, rows, place = stood
+        self._take_rows(fields, rows)
+        self.go_on_from(place)
+        self.h.compared[f"{self.name} gone back"] += 1
 
     def step(self, *, published: bool, complete: bool) -> None:
         """Follow the table after a step.
@@ -82,10 +119,12 @@ class Follower:
             if self.waits and not complete:
                 self.h.table.compact(full=True)
             self.begin()
-            return
-        self.take()
-        if not self.waits or complete:
-            self.compare()
+        else:
+            self.take()
+            if not self.waits or complete:
+                self.compare()
+        if (latest := self.h.table.latest_snapshot()) is not None:
+            self.stood[latest.id] = self.h.model.fields, self.copy.rows(), self.place()
 
     def step_or_begin(self, *, published: bool, complete: bool) -> None:
         """Follow the table after a step, and begin again behind a commit that left its changes out."""
@@ -107,14 +146,25 @@ class Follower:
         h.same_rows(f"{self.name} applied", self.copy.rows(), h.model.visible(), h.model.fields)
         h.compared[self.name] += 1
 
+    def known(self) -> Fields:
+        """Return the columns that rows come with."""
+        return self.h.model.fields
+
+    def now(self, rows: Sequence[Row]) -> list[Row]:
+        """Return rows with the columns that the model has now, and with what else they say."""
+        known = self.known()
+        turn, names = converter(known, self.h.model.fields), {f.name for f in known}
+        return [{k: v for k, v in row.items() if k not in names} | turn(row) for row in rows]
+
     def apply(self, changes: Sequence[Row]) -> None:
+        changes = self.now(changes)
         self.copy.model = self.h.model
         self.copy.apply(self.name, changes, strict=self.exact)
 
     def replace(self, gap: mg.Gap) -> None:
         """Take the partitions of a gap as they are after its snapshot."""
         self._check_left_out(gap.snapshot)
-        self.copy.replace(gap.partitions, gap.read().to_pylist(), strict=self.exact)
+        self.copy.replace(gap.partitions, self.now(gap.read().to_pylist()), strict=self.exact)
         self.h.compared["gaps"] += 1
 
     def _check_left_out(self, what: object) -> None:
@@ -122,7 +172,34 @@ class Follower:
             raise DifferenceError("gap", f"no commit has left changes out, and there is a gap: {what}")
 
 
-class Changes(Follower):
+class Lasting(Follower):
+    """Goes on with the columns of the handle of before, until one comes that it lacks, or a value that does not fit."""
+
+    @property
+    def reader(self) -> mg.Table:
+        if self.h.table.schema.highest_field_id > self.opened.schema.highest_field_id:
+            self.opened = self.h.table
+        return super().reader
+
+    def known(self) -> Fields:
+        return self.opened.schema.fields
+
+    def take(self) -> None:
+        try:
+            self.read()
+        except ConflictError as error:
+            if "does not fit" not in str(error) or self.opened.schema.id == self.h.table.schema.id:
+                raise
+            self.h.compared[f"{self.name} opened again"] += 1
+            self.opened = self.h.table
+            self.read()
+
+    def read(self) -> None:
+        """Apply what is new, all or nothing."""
+        raise NotImplementedError
+
+
+class Changes(Lasting):
     """Reads the changes of the snapshots that came."""
 
     def begin(self) -> None:
@@ -130,32 +207,39 @@ class Changes(Follower):
         latest = self.h.table.latest_snapshot()
         self.next = 1 if latest is None else latest.id + 1
 
-    def take(self) -> None:
-        latest = self.h.table.latest_snapshot()
+    def read(self) -> None:
+        table, latest = self.reader, self.h.table.latest_snapshot()
         if latest is not None and latest.id >= self.next:
-            skipped = self.h.table.changes(self.next, latest.id, gaps="skip")
+            skipped = table.changes(self.next, latest.id, gaps="skip")
             gaps = {gap.snapshot: gap for gap in skipped.gaps()}
             if not gaps:
-                self.apply(self.h.table.changes(self.next, latest.id).to_pylist())
+                self.apply(table.changes(self.next, latest.id).to_pylist())
             else:
-                self._go_through(gaps, latest.id, skipped.count())
+                self._go_through(table, gaps, latest.id, skipped.to_arrow().num_rows)
             self.next = latest.id + 1
 
-    def _go_through(self, gaps: dict[int, mg.Gap], last: int, count: int) -> None:
+    def place(self) -> int:
+        return self.next
+
+    def go_on_from(self, place: int) -> None:
+        self.next = place
+
+    def _go_through(self, table: mg.Table, gaps: dict[int, mg.Gap], last: int, count: int) -> None:
         """Apply the changes of one snapshot after the other, each gap after those of its snapshot.
 
         Args:
+            table: the handle to read with, which has read all values once.
             count: how many rows a reader gets that passes over the gaps.
         """
         try:
-            self.h.table.changes(self.next, last, gaps="error").to_arrow()
+            table.changes(self.next, last, gaps="error").to_arrow()
         except UntrackedError as error:
             if error.context["snapshot"] != min(gaps):
                 raise DifferenceError("gap", f"{sorted(gaps)} are gaps, and the error is: {error}") from error
         else:
             raise DifferenceError("gap", f"{sorted(gaps)} are gaps, and are no errors")
         for number in range(self.next, last + 1):
-            changes = self.h.table.changes(number, number, gaps="skip").to_pylist()
+            changes = table.changes(number, number, gaps="skip").to_pylist()
             self.apply(changes)
             count -= len(changes)
             if number in gaps:
@@ -164,8 +248,12 @@ class Changes(Follower):
             raise DifferenceError("gap", f"a read from {self.next} to {last} has {count} rows more than its parts")
 
 
+class _CaughtUpError(Exception):
+    """A stream has nothing more to hand over, and would wait."""
+
+
 class Stream(Follower):
-    """Goes on with a stream where its consumer is.
+    """Goes on with a stream that waits for more, or opens it again where its consumer is.
 
     Args:
         goes_on: it has read all rows before they got the key that they have now.
@@ -180,6 +268,7 @@ class Stream(Follower):
     def begin(self) -> None:
         table = self.h.table
         super().begin()
+        self.stream: TableStream | None = None
         if self.goes_on:
             self.goes_on = False
             return
@@ -191,11 +280,21 @@ class Stream(Follower):
         self.take()
 
     def take(self) -> None:
-        for plan in self.h.table.stream(follow=False, consumer=_CONSUMER, gaps="mark"):
-            if isinstance(plan, mg.Gap):
-                self.replace(plan)
-            else:
-                self.apply(plan.to_pylist())
+        if self.stream is None or not self.stays:
+            self.stream = self.h.table.stream(consumer=_CONSUMER, gaps="mark")
+        with patch.object(type(self.h.table.env), "sleep_ms", side_effect=_CaughtUpError), suppress(_CaughtUpError):
+            for plan in self.stream:
+                if isinstance(plan, mg.Gap):
+                    self.replace(plan)
+                else:
+                    self.apply(plan.to_pylist())
+
+    def go_on_from(self, place: None) -> None:
+        """Open the stream again: the rollback has moved its consumer back, and the stream that is open says so."""
+        stream, self.stream = self.stream, None
+        latest = self.h.table.latest_snapshot()
+        if self.stays and stream is not None and latest is not None and stream.next_snapshot > latest.id + 1:
+            self.h.refused(lambda: next(stream), (ConflictError, "was rolled back behind"))
 
 
 class Shards(Follower):
@@ -211,7 +310,7 @@ class Shards(Follower):
         }
 
     def take(self) -> None:
-        table = self.h.table
+        table = self.reader
         found: list[Row] = []
         for shard in table.shards():
             name = shard.shard_id
@@ -225,11 +324,17 @@ class Shards(Follower):
             self.at[name] = at
         self.apply_records(found)
 
+    def place(self) -> dict[str, str | None]:
+        return dict(self.at)
+
+    def go_on_from(self, place: dict[str, str | None]) -> None:
+        self.at = dict(place)
+
     def apply_records(self, found: list[Row]) -> None:
         if self.h.layout.moves:
             found.sort(key=lambda record: record["_sequence"])
         self.copy.model = self.h.model
-        self.copy.apply_records(found)
+        self.copy.apply_records(self.now(found))
 
     def step(self, *, published: bool, complete: bool) -> None:
         self.step_or_begin(published=True, complete=complete)
@@ -256,11 +361,24 @@ class Follow(Shards):
     def take(self) -> None:
         self.apply_records(self._read(gaps="error"))
 
+    def place(self) -> None:
+        return None
+
+    def go_back(self, number: int) -> None:
+        """Follow with another group: that of before read records that are gone, or is where it was."""
+        refused, found = self.h.maybe_refused(
+            lambda: self._read(gaps="skip"), (TrimmedDataError, "rolled back|history")
+        )
+        if not refused and found:
+            raise DifferenceError("follow", f"after a rollback to {number}, a worker of before got {found}")
+        self.h.compared[f"{self.name} gone back"] += refused
+        self.begin()
+
     def _read(self, gaps: str) -> list[Row]:
         """Return what a new worker is given until it waits, and all that is there was read."""
         found: list[Row] = []
         idle = _Idle(self.h.table, self.group)
-        self.h.table.follow(
+        self.reader.follow(
             next(self.h.names),
             lambda batch: found.extend(batch.records.to_pylist()),
             self.group,

@@ -26,7 +26,7 @@ from tests.everything.following import Follower, follower_of
 from tests.everything.layouts import drawn_layout
 from tests.everything.model import Fields, Model, image
 from tests.everything.replica import Copy, DifferenceError
-from tests.everything.values import Row, converter, draw, filters_of
+from tests.everything.values import Row, converter, draw, draw_wider, filters_of
 from tests.oracle.drawn_tables import DrawnTable
 
 WINDOWS = ("merganser.lsm.section.WINDOW_ROWS", "merganser.lsm.writer.SLICE_ROWS")
@@ -146,7 +146,8 @@ class History:
             if old is not None and old.type == f.type:
                 draws[f.name] = drawn.draws[old.name]
             else:
-                draws[f.name] = lambda rng, kind=f.type: draw(kind, rng, far=self.layout.far)
+                by = draw if old is None else draw_wider
+                draws[f.name] = lambda rng, kind=f.type, by=by: by(kind, rng, far=self.layout.far)
         line.drawn = replace(
             drawn,
             columns={f.name: str(f.type.with_nullable(True)) for f in fields},
@@ -197,6 +198,11 @@ class History:
         table = self.catalog.table("db.t")
         assert isinstance(table, mg.Table)
         self.table = self.opened(table)
+
+    def latest(self) -> int:
+        """Return the id of the newest snapshot; 0: there is none."""
+        found = self.table.latest_snapshot()
+        return 0 if found is None else found.id
 
     def tick(self, rng: random.Random) -> None:
         self.now += timedelta(seconds=rng.choice([0, 1, 60, 3600]))
@@ -315,7 +321,14 @@ class History:
     def begin_again(self) -> None:
         """Let the copy begin with the table as it is: snapshots that it followed are gone."""
         if self.follower is not None:
+            self.follower.stood.clear()
             self.follower.begin()
+        self.is_published = True
+
+    def went_back(self, number: int) -> None:
+        """Let the copy undo what it read behind the snapshot that the table was rolled back to."""
+        if self.follower is not None:
+            self.follower.go_back(number)
         self.is_published = True
 
     def take_key(self, model: Model, drawn: DrawnTable) -> None:

@@ -63,6 +63,31 @@ def alter(h: History, rng: random.Random) -> None:
     altered(h, changes)
 
 
+@step(3)
+def widen(h: History, rng: random.Random) -> None:
+    """Give columns wider types; readers that began before go on."""
+    wider = wider_types(h)
+    if not wider:
+        raise SkippedError
+    chosen = rng.sample(sorted(wider), rng.choice([1, len(wider)]))
+    altered(h, [c.retype_column(name, rng.choice(wider[name])) for name in chosen])
+    if h.follower is not None and h.follower.stays and h.line is h.main:
+        h.compared[f"wider beside {h.follower.name}"] += 1
+
+
+def wider_types(h: History) -> dict[str, list[str]]:
+    """Return the columns that can become wider, with their types."""
+    used = {*h.model.key, *h.model.partition, *named_by_options(h)}
+    found = {f.name: _wider(f.type) for f in h.line.fields if f.name not in used and h.model.engine != "counting"}
+    return {name: kinds for name, kinds in found.items() if kinds}
+
+
+def _wider(kind: t.DataType) -> list[str]:
+    """Return the types that hold all values of a type."""
+    text = str(kind.with_nullable(True))
+    return [each for ladder in LADDERS if text in ladder for each in ladder[ladder.index(text) + 1 :]]
+
+
 @step(2)
 def set_default(h: History, rng: random.Random) -> None:
     """Give a column a default, or a new column; or take a default away."""
@@ -218,8 +243,7 @@ def _change(h: History, rng: random.Random) -> Any:
         case "rename" if one.name not in h.model.partition:
             return c.rename_column(one.name, next(h.names))
         case "retype" if free:
-            kind = str(one.type.with_nullable(True))
-            steps = [each for ladder in LADDERS if kind in ladder for each in ladder[ladder.index(kind) + 1 :]]
+            steps = _wider(one.type)
             return c.retype_column(one.name, rng.choice(steps)) if steps else None
         case "move":
             return c.move_column(one.name, first=True)

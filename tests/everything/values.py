@@ -31,6 +31,18 @@ KINDS = (
     "BYTES",
     *NESTED,
 )
+FAR = {
+    "SMALLINT": 300,
+    "INT": 70_000,
+    "BIGINT": 2**40,
+    "DECIMAL(20, 0)": Decimal(10**19),
+    "DOUBLE": 0.1,
+    "VARCHAR(20)": "abcdefghij",
+    "STRING": "abcdefghijklmnopqrstuvwxyz",
+    "DECIMAL(12, 4)": Decimal("1234567.1234"),
+    "VARBINARY(9)": b"abcdefgh",
+}
+"""Values that no narrower type of the ladder holds."""
 _TEXTS = ("", "a", "b", "żó", "x'y", " ")
 _TIMES = (datetime(1969, 12, 31, 23, 59), datetime(2024, 2, 29, 12, 30, 1), datetime(2400, 1, 1))
 
@@ -76,6 +88,12 @@ def draw(kind: t.DataType, rng: random.Random, nulls: float = 0.2, far: bool = F
         case t.VarChar() | t.Char():
             return rng.choice(_TEXTS)
     raise AssertionError(f"no values of {kind}")
+
+
+def draw_wider(kind: t.DataType, rng: random.Random, far: bool = False) -> Any:
+    """Return a value of a column whose type became this one: at times one that the type of before does not hold."""
+    value = FAR.get(str(kind.with_nullable(True)))
+    return draw(kind, rng, far=far) if value is None or rng.random() < 0.7 else value
 
 
 def default_of(kind: t.DataType, rng: random.Random) -> tuple[Any, Any]:

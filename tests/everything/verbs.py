@@ -181,7 +181,7 @@ def rollback(h: History, rng: random.Random) -> None:
     _go_back(h, h.line.states[number])
     if h.line is h.main:
         h.consumers = {name: min(each, number + 1) for name, each in h.consumers.items()}
-        h.begin_again()
+        h.went_back(number)
 
 
 def _go_back(h: History, state: State) -> None:
