@@ -477,7 +477,7 @@ class ParquetFileWriter:
             self._write_group(rest)
         writer = self._writer or self._open(None)
         notes = self._notes()
-        if notes and self._name is not None:
+        if self._name is not None:
             writer.add_key_value_metadata(notes | {_NOTES_OF: self._name})
         writer.close()
 

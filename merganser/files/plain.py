@@ -30,8 +30,11 @@ _MICROS: Final = 6
 _PATTERN: Final = re.compile(r"[*?\[\]{}]")
 """What other engines read as a pattern of names."""
 
+_ROWS_MAX: Final = (1 << 31) - 1
+"""Most rows of a file: DuckDB counts bits by 32-bit integers."""
+
 FILE_ROW: Final = "file_row_number"
-FILE: Final = "filename"
+FILE_INDEX: Final = "file_index"
 """Columns that DuckDB adds; a file with a column of this name is left to our reader."""
 
 
@@ -75,7 +78,9 @@ def plain_file(env: Env, target: FileToRead, columns: Sequence[t.Field], *, kind
         columns: of today's schema, which are read.
         kinds: the rows have kinds, which are looked at.
     """
-    if _PATTERN.search(target.path) or target.is_newer or not all(_is_plain(field.type) for field in columns):
+    if _PATTERN.search(target.path) or target.is_newer or target.file.row_count > _ROWS_MAX:
+        return None
+    if not all(_is_plain(field.type) for field in columns):
         return None
     with contextlib.suppress(InvalidInputError):
         if format_of(target.file.name) != "parquet":
@@ -119,7 +124,7 @@ def _looked_at(env: Env, target: FileToRead, wanted: Sequence[t.Field], known: _
         if not isinstance(reader, ParquetFileReader):
             return None
         lower = [name.lower() for name in reader.column_names]
-        if len(set(lower)) < len(lower) or {FILE, FILE_ROW} & set(lower):
+        if len(set(lower)) < len(lower) or {FILE_INDEX, FILE_ROW} & set(lower):
             return None
         columns = dict(known.columns) if known else dict.fromkeys(reader.column_names, False)
         columns |= {f.name: reader.is_plain(f) for f in wanted if f.name in columns}

@@ -10,15 +10,14 @@ Docs: decision 0076.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from merganser.codec.binary_row import deserialize_columns
-from merganser.files.masks import load
 from merganser.files.plain import PlainFile, plain_file
 from merganser.files.read import FileToRead, is_small
 from merganser.lsm.levels import dense_ranks
@@ -49,12 +48,12 @@ class FileGroup:
     Attributes:
         files: the files.
         kinds: whether rows may be retractions, which do not count.
-        newer: files whose keys hide rows of these.
+        newer: by path of a file, the files whose keys hide rows of it. None of them is one of `files`.
     """
 
     files: tuple[PlainFile, ...]
     kinds: bool
-    newer: tuple[PlainFile, ...] = ()
+    newer: Mapping[str, tuple[PlainFile, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,15 +70,6 @@ class PlainScan:
     groups: Sequence[FileGroup]
     key: Sequence[str]
     rest: Rest | None
-
-    def deleted(self, group: FileGroup) -> pa.Table | None:
-        """Return the rows of a group that deletion vectors mark: `file` and `row`, the first being 0; None: none."""
-        parts = []
-        for file in group.files:
-            if file.vector is not None:
-                rows = pa.array(load(self.scan.env.storage, file.vector, file.rows), pa.int64())
-                parts.append(pa.table({"file": pa.repeat(pa.scalar(file.path), len(rows)), "row": rows}))
-        return pa.concat_tables(parts) if parts else None
 
 
 @dataclass(frozen=True)
@@ -104,7 +94,7 @@ def plain_scan(scan: Scan) -> PlainScan | None:
     table = scan.table
     if isinstance(scan.source, Increment) or scan.what is not What.MERGED or table.counting or not scan.columns:
         return None
-    if any(field not in table.schema.fields for field in scan.columns):
+    if any(column not in table.schema.fields for column in scan.columns):
         return None
     found = scan.plan()
     splits = [split for split in found.splits if isinstance(split, Split)]
@@ -117,7 +107,7 @@ def plain_scan(scan: Scan) -> PlainScan | None:
         return None
     left = tuple(split for split, part in zip(splits, parts, strict=True) if part is None)
     rest = Rest(scan, replace(found, splits=left, groups=())) if left else None
-    return PlainScan(scan, groups, [field.name for field in key], rest)
+    return PlainScan(scan, groups, [column.name for column in key], rest)
 
 
 def _hides_by_key(scan: Scan) -> bool:
@@ -186,7 +176,7 @@ class _Layers:
         if found is None or not merged:
             return found
         names = dict(zip(columns, found.names, strict=True))
-        if not found.is_folded or any(names[field] != field.name for field in self.key):
+        if not found.is_folded or any(names[column] != column.name for column in self.key):
             return None
         return replace(found, names=found.names[: len(self.scan.columns)])
 
@@ -231,17 +221,20 @@ class _Depths:
 
 
 def _grouped(layers: Iterable[_Layer]) -> list[FileGroup]:
-    """Return files in as few groups as may be.
+    """Return files in as few groups as possible.
 
-    Those of one depth are read alike, although the files on top of one of them are joined with all: where these have
-    keys of another one, they are on top of that, too, for what lies below it is deeper.
+    Those of one depth are joined at once with the files on top of any of them, and none of these is of that depth.
+    A file on top of one of them has keys of another one only where it is on top of that, too: what lies below it is
+    deeper.
     """
-    found: dict[tuple[int, tuple[str | None, ...], bool], list[PlainFile]] = {}
-    newer: dict[int, dict[str, PlainFile]] = {}
+    found: dict[tuple[int, tuple[str | None, ...], bool], list[_Layer]] = {}
     for layer in layers:
-        found.setdefault((layer.depth, layer.file.names, layer.file.inserts), []).append(layer.file)
-        newer.setdefault(layer.depth, {}).update((file.path, file) for file in layer.newer)
+        found.setdefault((layer.depth, layer.file.names, layer.file.inserts), []).append(layer)
     return [
-        FileGroup(tuple(files), not inserts, tuple(newer[depth].values()))
-        for (depth, _, inserts), files in found.items()
+        FileGroup(
+            tuple(layer.file for layer in alike),
+            not inserts,
+            {layer.file.path: layer.newer for layer in alike if layer.newer},
+        )
+        for (_, _, inserts), alike in found.items()
     ]

@@ -6,16 +6,24 @@ It reads what it can from the files themselves (`scan.plain`), and asks our read
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import duckdb
+import numpy as np
 
-from merganser.files.plain import FILE, FILE_ROW, PlainFile
+from merganser.files.plain import FILE_INDEX, FILE_ROW, PlainFile
 from merganser.scan.plain import PlainScan, plain_scan
 from merganser.scan.scan import Scan
 from merganser.schema import row_kind
 from merganser.schema.table_schema import VALUE_KIND
+from merganser.sql.query.hidden import files_text, hidden_rows
 from merganser.sql.query.kinds import duck, quoted, string
+
+_SCANS_MAX: Final = 32
+"""Most scans of files with hidden rows in a group. A scan of one file is faster, but each takes time to plan."""
+
+_SCAN_ROWS_MAX: Final = 1 << 30
+"""Most rows of several files in a scan: DuckDB counts bits by 32-bit integers."""
 
 
 class Views:
@@ -73,23 +81,48 @@ class Views:
                 f"CAST({'NULL' if own is None else 'f.' + quoted(own)} AS {duck(field.type)}) AS {quoted(field.name)}"
                 for field, own in zip(found.scan.columns, group.files[0].names, strict=True)
             )
-            deleted = found.deleted(group)
-            more = f", {FILE} = true, {FILE_ROW} = true" if deleted is not None else ""
-            text = f"SELECT {columns} FROM {_files(group.files, more)} f"
-            if deleted is not None:
-                dead = f"{view}_deleted_{i}"
-                self._connection.register(dead, deleted)
-                text += f" ANTI JOIN {quoted(dead)} d ON f.{quoted(FILE)} = d.file AND f.{quoted(FILE_ROW)} = d.row"
-            if group.newer:
-                keys = ", ".join(quoted(name) for name in found.key)
-                on = " AND ".join(f"f.{quoted(name)} = n.{quoted(name)}" for name in found.key)
-                text += f" ANTI JOIN (SELECT {keys} FROM {_files(group.newer)}) n ON {on}"
+            kinds = []
             if group.kinds:
-                text += f" WHERE f.{quoted(VALUE_KIND.name)} IN ({row_kind.INSERT}, {row_kind.UPDATE_AFTER})"
-            yield text
+                kinds.append(f"f.{quoted(VALUE_KIND.name)} IN ({row_kind.INSERT}, {row_kind.UPDATE_AFTER})")
+            hidden = hidden_rows(self._connection, found, group)
+            whole = [file for file, bits in zip(group.files, hidden, strict=True) if not bits]
+            if whole:
+                yield _text(columns, files_text(whole), kinds)
+            rest = [(file, bits) for file, bits in zip(group.files, hidden, strict=True) if bits]
+            for j, part in enumerate(_parts(rest)):
+                files = [file for file, _ in part]
+                counts = self._counts(f"{view}_{i}_{j}", part)
+                yield _text(columns, files_text(files, rows=True), [counts, *kinds])
+
+    def _counts(self, name: str, part: Sequence[tuple[PlainFile, bytes]]) -> str:
+        """Return the condition on rows of files that keeps those which count.
+
+        A filter instead of a join: DuckDB moves the filters that it makes of other joins below it, into the scan.
+        """
+        at = f"f.{FILE_ROW}"
+        if len(part) > 1:
+            starts = np.cumsum([0, *(8 * len(bits) for _, bits in part[:-1])]).tolist()
+            at += f" + [{', '.join(map(str, starts))}][CAST(f.{FILE_INDEX} AS BIGINT) + 1]"
+        self._connection.execute(
+            f"SET VARIABLE {quoted(name)} = CAST($1 AS BIT)", [b"".join([bits for _, bits in part])]
+        )
+        return f"get_bit(getvariable({string(name)}), CAST({at} AS INTEGER)) < 1"
 
 
-def _files(files: Sequence[PlainFile], more: str = "") -> str:
-    # Statistics of Parquet leave NaN out, so without `can_have_nan` DuckDB would skip it, and find a smaller maximum.
-    paths = ", ".join(string(file.path) for file in files)
-    return f"read_parquet([{paths}], hive_partitioning = false, union_by_name = false, can_have_nan = true{more})"
+def _text(columns: str, files: str, conditions: Sequence[str]) -> str:
+    return f"SELECT {columns} FROM {files} f" + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
+
+
+def _parts(files: Sequence[tuple[PlainFile, bytes]]) -> Iterator[list[tuple[PlainFile, bytes]]]:
+    """Yield files in parts, each for one scan."""
+    most = -(-len(files) // _SCANS_MAX)
+    part: list[tuple[PlainFile, bytes]] = []
+    rows = 0
+    for file, bits in files:
+        if part and (len(part) == most or rows + file.rows > _SCAN_ROWS_MAX):
+            yield part
+            part, rows = [], 0
+        part.append((file, bits))
+        rows += file.rows
+    if part:
+        yield part
