@@ -16,6 +16,8 @@ REFUSED       does nothing                    loses the connection before the re
 CUT           does what was asked             loses the connection in the middle of the reply
 SLOW          waits, does what was asked      gets the reply late
 ============  ==============================  ==========================================
+
+In a bucket with the name `held-<milliseconds>-...` every request is held so long before it is answered.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from __future__ import annotations
 import io
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -38,6 +41,7 @@ from typing import Any, Final, NamedTuple
 LIST_PAGE: Final = 100
 WAYS: Final = ("UNAVAILABLE", "INTERNAL", "LOST", "REFUSED", "CUT", "SLOW")
 _SLOW_SECONDS: Final = 0.4
+_HELD: Final = re.compile(r"/held-([0-9]+)-")
 _ERROR: Final = "<Error><Code>{}</Code><Message>Please try again.</Message></Error>"
 
 
@@ -86,11 +90,12 @@ def running() -> Iterator[str]:
         server.wait()
 
 
-def new_bucket(endpoint: str, *, flaky: tuple[int, int] | None = None) -> Bucket:
+def new_bucket(endpoint: str, *, flaky: tuple[int, int] | None = None, held_ms: int = 0) -> Bucket:
     """Make a bucket.
 
     Args:
         flaky: (n, seed): every n-th request goes wrong; None: none does.
+        held_ms: how long each request is held before it is answered.
     """
     import boto3
 
@@ -101,7 +106,7 @@ def new_bucket(endpoint: str, *, flaky: tuple[int, int] | None = None) -> Bucket
         aws_secret_access_key="test-secret",
         region_name="us-east-1",
     )
-    kind = "bucket" if flaky is None else f"flaky-{flaky[0]}-{flaky[1]}"
+    kind = f"held-{held_ms}" if held_ms else "bucket" if flaky is None else f"flaky-{flaky[0]}-{flaky[1]}"
     name = f"{kind}-{uuid.uuid4().hex[:12]}"
     client.create_bucket(Bucket=name)
     options = {
@@ -135,6 +140,8 @@ class _Server:
         self._lock = threading.Lock()
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if found := _HELD.match(environ["PATH_INFO"]):
+            time.sleep(int(found[1]) / 1000)
         flaky = self._flaky_of(environ["REQUEST_METHOD"], environ["PATH_INFO"])
         way = None if flaky is None else flaky.way()
         if way is None:

@@ -86,7 +86,7 @@ from merganser.meta.schemas import SchemaStore
 from merganser.meta.shards import FORGOTTEN
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE, Snapshot
 from merganser.meta.table_def import TableDef
-from merganser.meta.table_state import MetaReader, TableState
+from merganser.meta.table_state import MetaReader, Standing, TableState
 from merganser.meta.tracking import UNTRACKED, mark, publishes_by_compaction
 from merganser.options import write as w
 from merganser.options.option import Options
@@ -103,27 +103,8 @@ _log = logging.getLogger(__name__)
 
 _ROUNDS_MAX: Final = 4
 
-_FRESH_S: Final = 1.0
-
 _GAP_PAUSES_MS: Final = (5, 20, 80, 300, 1000, 3000, 5000, 10_000)
 """How long a commit waits for another writer to remove a snapshot that does not stand."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A newest state, and when it was asked for, in seconds of `Env.seconds`."""
-
-    state: TableState
-    at: float
-
-    def is_fresh(self, env: Env) -> bool:
-        """Return whether few others can have committed since.
-
-        An attempt that follows an older state costs its metadata files if others have. One that follows it in spite of
-        a rollback, or an expiry, is found out after the create, as it is of a writer that was stopped for a while
-        (`standing`).
-        """
-        return env.seconds() - self.at <= _FRESH_S
 
 
 @dataclass(frozen=True)
@@ -153,8 +134,8 @@ class Change:
             partitions stay as they are.
         steps: changes outside the table that succeed or fail together with the commit.
         turn: the turn of a writer that took it before its sequence numbers; the commit ends it. None: it takes one.
-        seen: the newest state when its writers began; the first attempt follows it if it is fresh. Else, and after a
-            lost attempt, the store is asked.
+        stands_on: the state that its writers began with; the first attempt follows it if it is fresh. Else, and after
+            a lost attempt, the store is asked.
         reads: the rows that the change was made from; they must not have changed. None: it was made from no rows.
         computed_from: the rows that a query read which gave the change its rows; likewise.
         rescales: the rows of its partitions move to another number of buckets.
@@ -187,7 +168,7 @@ class Change:
     log_offsets: Mapping[int, int] = field(default_factory=dict)
     steps: Sequence[CommitStep] = ()
     turn: Turn | None = None
-    seen: Seen | None = None
+    stands_on: Standing | None = None
     reads: Reads | None = None
     computed_from: Reads | None = None
     edit: RowEdit | None = None
@@ -231,9 +212,9 @@ class Publisher:
             self._check_schema()  # a dropped table has no snapshots either, and must not get its directory back
         return state
 
-    def seen(self) -> Seen:
+    def standing(self) -> Standing:
         """Return the newest state, and when it was asked for; otherwise as `latest`."""
-        return Seen(at=self.env.seconds(), state=self.latest())
+        return Standing(at=self.env.seconds(), state=self.latest())
 
     def applied(self, commit_user: str, identifier: int) -> tuple[bool, Snapshot | None]:
         """Return whether a commit was applied already, and its snapshot if that is still kept."""
@@ -276,7 +257,7 @@ class Publisher:
         while True:
             with turn or take_turn(self.table, self.env) as taken:  # ended before the next one is taken
                 if turn is None and taken.was_waited_for:
-                    change = replace(change, seen=None)
+                    change = replace(change, stands_on=None)
                 try:
                     if turns.lost:
                         self.latest()  # of a long wait there is much to read; the attempt would be too slow to win
@@ -416,7 +397,7 @@ class Publisher:
         """
         for _ in range(_ROUNDS_MAX):
             begun, state = self._newest(change)
-            change = replace(change, seen=None)
+            change = replace(change, stands_on=None)
             done, snapshot = self._applied(change, state.snapshot)
             if done:
                 break
@@ -445,8 +426,8 @@ class Publisher:
         Raises:
             CommitUnknownError: the other snapshot stays, since its writer was stopped.
         """
-        if change.seen is not None and change.seen.is_fresh(self.env):
-            return self.env.seconds(), change.seen.state
+        if change.stands_on is not None and change.stands_on.is_fresh(self.env):
+            return self.env.seconds(), change.stands_on.state
         for pause_ms in (*_GAP_PAUSES_MS, None):
             begun, state = self.env.seconds(), self.latest()
             if change.withdrawn is None or not self.reader.snapshots.is_missing_below(state.next_id, change.withdrawn):

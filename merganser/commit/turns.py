@@ -77,17 +77,21 @@ def take_turn(table: TableDef, env: Env) -> Turn:
         env.sleep_ms(2 * env.random.random() * pause * 1000)
 
 
-def wait_for_turn(table: TableDef, env: Env) -> None:
+def wait_for_turn(table: TableDef, env: Env) -> bool:
     """Wait before a write begins if the last commit of this process lost several attempts.
 
     A writer that has just committed leaves the table to those that still try. The wait counts from that last commit,
     so a writer that commits seldom does not wait. It comes before the write takes sequence numbers: numbers taken
     before it would be those of others after it.
+
+    Returns:
+        Whether it waited.
     """
     ended, attempt_s = env.crowded.pop(table.path, (0.0, 0.0))
-    if attempt_s:
-        since = env.seconds() - ended
-        _sleep(table, env, env.random.random() * attempt_s * _BUSY_WINDOW - since)
+    if not attempt_s:
+        return False
+    since = env.seconds() - ended
+    return _sleep(table, env, env.random.random() * attempt_s * _BUSY_WINDOW - since)
 
 
 class Turns:
@@ -141,9 +145,10 @@ def _longest_s(table: TableDef) -> float:
     return table.options.get(w.COMMIT_MAX_RETRY_WAIT).total_seconds()
 
 
-def _sleep(table: TableDef, env: Env, wait_s: float) -> None:
+def _sleep(table: TableDef, env: Env, wait_s: float) -> bool:
     if wait_s > 0:
         env.sleep_ms(min(_longest_s(table), wait_s) * 1000)
+    return wait_s > 0
 
 
 def _window(lost: int) -> float:

@@ -14,7 +14,7 @@ from merganser.expr.names import Sides
 from merganser.expr.predicate import Predicate
 from merganser.expr.setting import Setting
 from merganser.expr.text import parse_predicate, to_predicate
-from merganser.meta.newest import for_changing
+from merganser.meta.newest import Look, for_changing, look
 from merganser.meta.table_def import TableDef
 from merganser.rules.starts import starts_given
 from merganser.schema import types as t
@@ -79,8 +79,8 @@ def check_is_newest(table: TableDef, action: str) -> None:
         )
 
 
-def as_it_is_now(table: TableDef, env: Env, names: Collection[str], action: str) -> TableDef:
-    """Return the table with its newest schema. Costs one look at the store.
+def as_it_is_now(table: TableDef, env: Env, names: Collection[str], action: str) -> tuple[TableDef, Look]:
+    """Return the table with its newest schema, and the look that found it.
 
     Args:
         names: the columns that the call names.
@@ -88,10 +88,11 @@ def as_it_is_now(table: TableDef, env: Env, names: Collection[str], action: str)
     Raises:
         ConflictError: one of them is another one now. Nothing was written.
     """
-    now = for_changing(table, env, action)
+    seen = look(table, env)
+    now = for_changing(table, env, action, seen)
     if now.schema.id != table.schema.id:
         check_same(table.name, table.schema, now.schema, names, action)
-    return now
+    return now, seen
 
 
 def check_same(name: str, then: TableSchema, now: TableSchema, names: Collection[str], action: str) -> None:

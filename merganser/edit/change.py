@@ -30,6 +30,7 @@ from merganser.files.masks import vectors_by_bucket
 from merganser.lsm.abandoned import remove_files
 from merganser.meta.data_file import DELETE, ManifestEntry
 from merganser.meta.live_files import LiveFiles
+from merganser.meta.newest import Look
 from merganser.meta.row_counts import RowCounts, RowEdit
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
@@ -58,6 +59,7 @@ class Change:
         changes: publish what changes; see `Table.write`.
         run: where jobs run; None: on the threads of this process.
         run_compactions: where compactions that follow the commit run; None: on the threads of this process.
+        seen: what the look found by which the table is as it is now.
     """
 
     table: TableDef
@@ -70,6 +72,7 @@ class Change:
     changes: bool = True
     run: RunEdits | None = None
     run_compactions: RunJobs | None = None
+    seen: Look | None = None
 
     def done(self) -> Snapshot | None:
         """Change the rows, and return the commit; None if no row changes.
@@ -81,10 +84,11 @@ class Change:
         """
         check_is_newest(self.table, self.action)
         named = self.where.columns | (frozenset() if self.sets is None else self.sets.named)
-        table = as_it_is_now(self.table, self.env, named, self.action)
+        table, seen = as_it_is_now(self.table, self.env, named, self.action)
         if table.schema.id == self.table.schema.id:
-            return self._done()
-        return replace(self, table=table, sets=None if self.sets is None else self.sets.of(table))._done()
+            return replace(self, seen=seen)._done()
+        sets = None if self.sets is None else self.sets.of(table)
+        return replace(self, table=table, sets=sets, seen=seen)._done()
 
     def _done(self) -> Snapshot | None:
         if self.sets is None:
@@ -110,7 +114,7 @@ class Change:
     # as rows
 
     def _in_rows(self) -> Snapshot | None:
-        session = WriteSession(self.table, self.env, commit_user=self.commit_user, changes=self.changes, is_newest=True)
+        session = WriteSession(self.table, self.env, commit_user=self.commit_user, changes=self.changes, seen=self.seen)
         with closing(session):
             if self.identifier is not None:
                 done, snapshot = session.applied(self.identifier)
@@ -126,7 +130,7 @@ class Change:
         keys = matching.keys()
         if keys is not None or not is_first:
             session.take_turn()
-        snapshot, parts = matching.found(keys)
+        snapshot, parts = matching.found(keys, session.standing)
         check_columns(table, self.env, snapshot, self.action)
         out = RowChanges(table, session, self.action)
         self._write(parts, out)
@@ -172,11 +176,11 @@ class Change:
         edit = RowEdit(self._operation, lambda: counts)
         return transaction.finish(messages, reads=matching.reads(state.snapshot), edit=edit)
 
-    def _begun_with_buckets(self, is_newest: bool) -> Transaction:
+    def _begun_with_buckets(self, is_first: bool) -> Transaction:
         """Return a new transaction; rows that waited for their buckets have them."""
         if self.table.postpones:
             distribute(self.table, self.env)
-        return self._begun(is_newest)
+        return self._begun(is_first)
 
     def _removal_round(self, transaction: Transaction, state: TableState) -> Snapshot | None:
         table = transaction.table
@@ -206,7 +210,7 @@ class Change:
         return self.where.columns <= set(self.table.schema.partition_keys)
 
     def _dropped(self) -> Snapshot | None:
-        transaction = self._begun(is_newest=True)
+        transaction = self._begun(is_first=True)
         done, snapshot = transaction.applied()
         if done:
             return snapshot
@@ -230,7 +234,7 @@ class Change:
         vectors = vectors_by_bucket(self.table, reader.index(reader.latest().snapshot))
         return RowCounts(deleted=rows_in(gone, vectors))
 
-    def _begun(self, is_newest: bool) -> Transaction:
+    def _begun(self, is_first: bool) -> Transaction:
         return begin(
             self.table,
             self.env,
@@ -238,7 +242,7 @@ class Change:
             identifier=self.identifier,
             changes=self.changes,
             run=self.run_compactions,
-            is_newest=is_newest,
+            seen=self.seen if is_first else None,
         )
 
     @property

@@ -55,21 +55,24 @@ class Matching:
         columns = [stored_to_arrow([row[i] for row in pinned], kind) for i, kind in enumerate(kinds)]
         return pa.table(dict(zip(table.row_key, columns, strict=True)))
 
-    def found(self, keys: pa.Table | None) -> tuple[Snapshot | None, Iterator[pa.Table]]:
+    def found(
+        self, keys: pa.Table | None, standing: TableState | None = None
+    ) -> tuple[Snapshot | None, Iterator[pa.Table]]:
         """Return the newest snapshot, and the rows there in parts: the columns of users.
 
         Args:
             keys: the only keys that matching rows can have; None: they may have any.
+            standing: the newest state, if it was asked for a moment ago.
 
         Raises:
             ExpiredError: while the parts are taken: the snapshot expired.
         """
         if keys is not None:
-            snapshot, _, rows = shared_lookup(self.table, self.env, waiting=True).rows_of(keys)
+            snapshot, _, rows = shared_lookup(self.table, self.env, waiting=True, newest=standing).rows_of(keys)
             if self.where is not None and rows.num_rows:
                 rows = self.where.apply(rows)
             return snapshot, iter([rows] if rows.num_rows else [])
-        state = MetaReader(self.table.paths, self.env, self.table.name).latest()
+        state = standing or MetaReader(self.table.paths, self.env, self.table.name).latest()
         check_is_there(self.table, self.env, state.snapshot, self.action)
         return state.snapshot, self._scanned(state)
 

@@ -37,6 +37,7 @@ from merganser.lookup.lookup import shared_lookup
 from merganser.lsm.abandoned import remove_files
 from merganser.merge.groups import Positions
 from merganser.merge.keys import polars_column, sorted_positions
+from merganser.meta.newest import Look
 from merganser.meta.row_counts import RowCounts, RowEdit
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
@@ -77,6 +78,7 @@ class Merge:
     _changes: bool = True
     _elsewhere: Callable[[Merge], Snapshot | None] | None = None
     _computed_from: Reads | None = None
+    _seen: Look | None = None
     _matched: tuple[Clause, ...] = ()
     _missing: tuple[Clause, ...] = ()
     _unmatched: tuple[Clause, ...] = ()
@@ -162,8 +164,9 @@ class Merge:
                 f"{self._action}: it has no clause. Nothing was written. Add one, such as when_matched_update(...)."
             )
         named = self._on.reads.union(*(clause.named for clause in every))
-        table = as_it_is_now(self._table, self._env, named, self._action)
-        return (self if table.schema.id == self._table.schema.id else self._of(table))._execute()
+        table, seen = as_it_is_now(self._table, self._env, named, self._action)
+        merge = self if table.schema.id == self._table.schema.id else self._of(table)
+        return replace(merge, _seen=seen)._execute()
 
     def _of(self, table: TableDef) -> Merge:
         """Return the same for the table with another schema, in which the named columns are the same.
@@ -196,7 +199,7 @@ class Merge:
         if not self._table.keyed:
             return in_transactions(self._begun, self._env, self._files_round, self._action)
         session = WriteSession(
-            self._table, self._env, commit_user=self._commit_user, changes=self._changes, is_newest=True
+            self._table, self._env, commit_user=self._commit_user, changes=self._changes, seen=self._seen
         )
         session.computed_from = self._computed_from
         with closing(session):
@@ -256,7 +259,7 @@ class Merge:
         if not is_first:
             session.take_turn()
         matching = Matching(table, self._env, None if self._unmatched else self._on.of_target, self._action)
-        snapshot, parts = matching.found(keys)
+        snapshot, parts = matching.found(keys, session.standing)
         check_columns(table, self._env, snapshot, self._action)
         out = RowChanges(table, session, self._action)
         self._change_all(parts, source, out)
@@ -305,7 +308,7 @@ class Merge:
         """Return whether there is nothing to commit, and nothing to check."""
         return counts == RowCounts() and self._identifier is None and self._computed_from is None
 
-    def _begun(self, is_newest: bool, compact: RunJobs | None = None) -> Transaction:
+    def _begun(self, is_first: bool, compact: RunJobs | None = None) -> Transaction:
         transaction = begin(
             self._table,
             self._env,
@@ -313,7 +316,7 @@ class Merge:
             identifier=self._identifier,
             changes=self._changes,
             run=compact,
-            is_newest=is_newest,
+            seen=self._seen if is_first else None,
         )
         transaction.computed_from = self._computed_from
         return transaction

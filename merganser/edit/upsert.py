@@ -32,7 +32,7 @@ from merganser.lookup.lookup import shared_lookup
 from merganser.merge.deduplicate import Deduplicate
 from merganser.merge.groups import Mask, Positions
 from merganser.merge.rules import merge_of
-from merganser.meta.newest import for_writing
+from merganser.meta.newest import for_writing, look
 from merganser.meta.snapshot import COMPACT, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
@@ -92,9 +92,11 @@ class Upsert:
         self._action = f"cannot upsert into '{table.name}'"
         known = table
         if table.options.get(w.MERGE_SCHEMA):  # rows say which columns they have
-            table = for_writing(table, env)
+            seen = look(table, env)
+            table = for_writing(table, env, seen)
         else:
-            table = as_it_is_now(table, env, table.schema.names if columns is None else columns, self._action)
+            names = table.schema.names if columns is None else columns
+            table, seen = as_it_is_now(table, env, names, self._action)
         self._table = table
         self._env = env
         if not table.keyed or table.counting:
@@ -117,7 +119,7 @@ class Upsert:
         """The schema by which the caller takes rows for whole, if the table has got another one since."""
         if columns is None and table.schema.id != known.schema.id:
             columns, self._older = self._known_columns(known), known.schema
-        self._session = WriteSession(table, env, commit_user=commit_user, changes=changes, is_newest=True)
+        self._session = WriteSession(table, env, commit_user=commit_user, changes=changes, seen=seen)
         self._session.computed_from = computed_from
         self._watermark: int | None = None
         self._keeps = if_exists == "keep"
@@ -332,7 +334,8 @@ class Upsert:
         session = self._session
         if given.rows.nbytes <= SMALL_BYTES or not is_first:
             session.take_turn()
-        snapshot, which, rows = shared_lookup(self._table, self._env, waiting=True).rows_of(given.keys)
+        lookup = shared_lookup(self._table, self._env, waiting=True, newest=session.standing)
+        snapshot, which, rows = lookup.rows_of(given.keys)
         check_columns(self._table, self._env, snapshot, self._action)
         before = Images.of(given.keys.num_rows, which, rows)
         edit = self._edit(given, before)

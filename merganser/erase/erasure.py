@@ -60,6 +60,7 @@ from merganser.meta.data_file import ManifestEntry
 from merganser.meta.index_manifest import DELETION_VECTORS, HASH
 from merganser.meta.kept import is_kept
 from merganser.meta.live_files import BucketId
+from merganser.meta.newest import look
 from merganser.meta.row_counts import RowCounts, RowEdit
 from merganser.meta.shard_store import ShardStore
 from merganser.meta.shard_stream import stream_of
@@ -168,7 +169,7 @@ class Erasing:
         """
         started = self._now()
         check_is_newest(self.table, self.action)
-        self.table = as_it_is_now(self.table, self.env, self.where.columns, self.action)
+        self.table, _ = as_it_is_now(self.table, self.env, self.where.columns, self.action)
         check_can_erase(self.table, self.action)
         self._finder = Finder(self.table, self.env, Sought.of(self.table, self.where), self.run)
         self._removed.update(finish(self.table, self.env))
@@ -280,7 +281,7 @@ class Erasing:
         keys = self._finder.sought.keys
         if keys is None:
             return None
-        session = WriteSession(table, self.env, commit_user=self.commit_user, is_newest=True)
+        session = WriteSession(table, self.env, commit_user=self.commit_user, seen=look(table, self.env))
         by = self._finder.sought.by
         assert by is not None
 

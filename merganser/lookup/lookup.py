@@ -140,6 +140,7 @@ class Lookup:
         cache: "auto", "all" or "none"; see `Table.lookups`.
         waiting: see the rows, too, that reads do not see before a compaction. So a new row is merged with these rows.
         moves_on: when the snapshot has expired, answer from the newest one.
+        newest: the newest state, for callers that have just asked for it.
     """
 
     def __init__(
@@ -151,6 +152,7 @@ class Lookup:
         cache: str = "auto",
         waiting: bool = False,
         moves_on: bool = False,
+        newest: TableState | None = None,
     ) -> None:
         action = f"cannot look up in '{table.name}'"
         check_has_key(table, action)
@@ -175,7 +177,7 @@ class Lookup:
         self._lock = threading.Lock()
         self._files_lock = threading.Lock()
         self._closed = False
-        self._view = self._view_at(snapshot, None, chosen=self._pinned)
+        self._view = self._view_at(snapshot, None, chosen=self._pinned, newest=newest)
 
     @property
     def snapshot(self) -> int | None:
@@ -327,11 +329,14 @@ class Lookup:
             NotFoundError, ExpiredError: there is no such snapshot, or no longer; or the table was dropped.
             FormatError: metadata is damaged or missing. After any error the handle stays where it was.
         """
+        return self._refreshed(snapshot, None)
+
+    def _refreshed(self, snapshot: int | None, newest: TableState | None) -> int | None:
         with self._lock:
             before = self._open_view()
             if snapshot is None and self._pinned:
                 return self.snapshot
-            view = self._view_at(snapshot, before, chosen=snapshot is not None)
+            view = self._view_at(snapshot, before, chosen=snapshot is not None, newest=newest)
             self._pinned, self._view = snapshot is not None, view
             return self.snapshot
 
@@ -377,7 +382,14 @@ class Lookup:
             )
         return self._view
 
-    def _view_at(self, snapshot: int | Snapshot | None, before: _View | None, *, chosen: bool) -> _View:
+    def _view_at(
+        self,
+        snapshot: int | Snapshot | None,
+        before: _View | None,
+        *,
+        chosen: bool,
+        newest: TableState | None = None,
+    ) -> _View:
         """Return the view of a snapshot; None: of the newest one. If that expires meanwhile, the next one is taken.
 
         Args:
@@ -390,8 +402,8 @@ class Lookup:
         while True:
             at = snapshot
             try:
-                state = reader.latest() if at is None else reader.state(at)
-                at = state.snapshot
+                state = (newest or reader.latest()) if at is None else reader.state(at)
+                at, newest = state.snapshot, None
                 if at is not None:
                     check_key(self._table, self._env, (at,), f"cannot look up in '{self._table.name}'")
                 if snapshot is None:
@@ -579,7 +591,12 @@ class Lookup:
 
 
 def shared_lookup(
-    table: TableDef, env: Env, snapshot: int | Snapshot | None = None, *, waiting: bool = False
+    table: TableDef,
+    env: Env,
+    snapshot: int | Snapshot | None = None,
+    *,
+    waiting: bool = False,
+    newest: TableState | None = None,
 ) -> Lookup:
     """Return the handle that calls of one process share, at a snapshot or at the newest one now.
 
@@ -587,6 +604,7 @@ def shared_lookup(
 
     Args:
         waiting: see the rows, too, that reads do not see before a compaction.
+        newest: the newest state, if it was asked for a moment ago.
     """
     if snapshot is not None:
         return Lookup(table, env, snapshot=snapshot, waiting=waiting)
@@ -594,8 +612,8 @@ def shared_lookup(
     place = ("lookup", waiting, table.paths.metadata_root, table.schema.id, tuple(sorted(table.options.items())))
     found: Lookup | None = env.cache.get(place)
     if found is None or not found.serves(table):
-        found = Lookup(table, env, waiting=waiting, moves_on=True)
+        found = Lookup(table, env, waiting=waiting, moves_on=True, newest=newest)
     else:
-        found.refresh()
+        found._refreshed(None, newest)
     env.cache.put(place, found, found.weight)
     return found

@@ -2,27 +2,60 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
-from merganser.errors import ConflictError
+from merganser.errors import ConflictError, FormatError
 from merganser.meta.key_change import in_force, key_ids, shown_key
 from merganser.meta.next_schema import restore_schema
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader, Standing
 from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 
 
-def newest(table: TableDef, env: Env) -> TableDef:
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at the store found, with which an operation begins.
+
+    Attributes:
+        schema_id: of the newest schema; no row of the state has a newer one.
+        standing: the newest state; None: there is none, or it could not be read. What asks for it then says why.
+    """
+
+    schema_id: int
+    standing: Standing | None
+
+
+def look(table: TableDef, env: Env) -> Look:
+    """Return the newest schema and the newest state of a table, asked for at once."""
+    schemas, known, at = SchemaStore(table.paths, env), table.schema.id, env.seconds()
+    reader = MetaReader(table.paths, env, table.name)
+    try:
+        state, there = reader.latest_beside(partial(schemas.latest_id, known), to_commit=True)
+    except FormatError:
+        return Look(schemas.latest_id(known), None)
+    if state.snapshot is None:
+        return Look(there, None)
+    if state.snapshot.schema_id > there:  # it came between the replies
+        there = schemas.latest_id(there)
+    return Look(there, Standing(state, at))
+
+
+def newest(table: TableDef, env: Env, seen: Look | None = None) -> TableDef:
     """Return the table with its newest schema.
 
     What rewrites files asks for it after it has read a state: an older schema would lose columns that were added since.
+
+    Args:
+        seen: what a look has just found; None: this looks for the schema.
     """
     schemas, known = SchemaStore(table.paths, env), table.schema.id
-    there = schemas.latest_id(known)
+    there = schemas.latest_id(known) if seen is None else seen.schema_id
     if there <= known:
         return table
     found = in_force(table.paths, env, table.name, schemas.load(there))
@@ -47,18 +80,20 @@ _FORMATS: Final = (w.FILE_FORMAT, w.FILE_FORMAT_PER_LEVEL, w.CHANGELOG_FILE_FORM
 """Options that say which files hold the rows: a value that one of them cannot hold must not be written (ORC)."""
 
 
-def for_writing(table: TableDef, env: Env) -> TableDef:
+def for_writing(table: TableDef, env: Env, seen: Look | None = None) -> TableDef:
     """Return the table with the buckets, the producer, the shard stream and the file formats that it has now.
 
     All other options stay as they were.
 
-    Costs one look at the store, which mostly finds that there is no newer schema. A schema that is not in force is
-    taken back.
+    A schema that is not in force is taken back.
+
+    Args:
+        seen: see `newest`.
 
     Raises:
         ConflictError: the table has another primary key now.
     """
-    now = _newest_of_key(table, env, f"cannot write to '{table.name}'").options
+    now = _newest_of_key(table, env, f"cannot write to '{table.name}'", seen).options
     known = table.schema.options
     changes: dict[str, str | None] = {}
     number = now.get(w.BUCKET)
@@ -83,25 +118,24 @@ def bucket_numbers(table: TableDef, env: Env, schema_id: int) -> list[int]:
     return [schemas.load(each).options.get(w.BUCKET) for each in range(schema_id, schemas.latest_id(schema_id) + 1)]
 
 
-def for_changing(table: TableDef, env: Env, action: str) -> TableDef:
+def for_changing(table: TableDef, env: Env, action: str, seen: Look | None = None) -> TableDef:
     """Return the table with its newest schema, to read rows and to write what becomes of them.
-
-    Costs one look at the store, as `for_writing` does.
 
     Args:
         action: what is being done, as messages begin.
+        seen: see `newest`.
 
     Raises:
         ConflictError: the table has another primary key now.
     """
-    newer = _newest_of_key(table, env, action)
+    newer = _newest_of_key(table, env, action, seen)
     return table if newer.id <= table.schema.id else table.with_schema(newer)
 
 
-def _newest_of_key(table: TableDef, env: Env, action: str) -> TableSchema:
+def _newest_of_key(table: TableDef, env: Env, action: str, seen: Look | None) -> TableSchema:
     """Return the newest schema in force, which has the same key. A schema that is not in force is taken back."""
     schemas, newer = SchemaStore(table.paths, env), table.schema
-    there = schemas.latest_id(newer.id)
+    there = schemas.latest_id(newer.id) if seen is None else seen.schema_id
     if there > newer.id:
         newer = in_force(table.paths, env, table.name, schemas.load(there))
         if newer.id != there:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Final, TypeVar
 
@@ -21,12 +22,13 @@ from merganser.meta.manifest import read_manifests
 from merganser.meta.manifest_list import ManifestFile, read_manifest_list
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot, same_snapshot
-from merganser.meta.snapshots import SnapshotStore
+from merganser.meta.snapshots import Seen, SnapshotStore
 from merganser.storage.cache import weight_of
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
 from merganser.storage.tuning import no_collection
 
+R = TypeVar("R")
 T = TypeVar("T")
 _Named = tuple[str, int | None]
 """A file in `manifest/`, and what those that name it say of its bytes, if they do."""
@@ -34,6 +36,7 @@ _Named = tuple[str, int | None]
 _STEPS_MAX = 100
 """Beyond so many snapshots a fresh read of the base list is cheaper than walking the deltas."""
 
+_FRESH_S: Final = 1.0
 _OVERTAKEN_MAX: Final = 20
 """So often in a row may a snapshot expire while it is read."""
 
@@ -57,6 +60,27 @@ class TableState:
     def weight(self) -> int:
         """About how many bytes of memory it takes."""
         return weight_of([entry for files in self.live.buckets.some(8) for entry in files.entries[:1]], len(self.live))
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The state that an operation stands on: the newest one when it was asked for.
+
+    Attributes:
+        at: when that was, in seconds of `Env.seconds`.
+    """
+
+    state: TableState
+    at: float
+
+    def is_fresh(self, env: Env) -> bool:
+        """Return whether few others can have committed since.
+
+        A commit that follows an older state costs its metadata files if others have. One that follows it in spite of a
+        rollback, or an expiry, is found out after the create, as it is of a writer that was stopped for a while
+        (`commit.standing`).
+        """
+        return env.seconds() - self.at <= _FRESH_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +110,14 @@ class MetaReader:
         Args:
             to_commit: see `SnapshotStore.latest`.
         """
-        seen = self.snapshots.look(to_commit=to_commit)
+        return self._seen(self.snapshots.look(to_commit=to_commit))
+
+    def latest_beside(self, ask: Callable[[], R], *, to_commit: bool = False) -> tuple[TableState, R]:
+        """Return the newest state, and what a request returns that goes out with the first one for it."""
+        seen, found = self.env.beside(partial(self.snapshots.look, to_commit=to_commit), ask)
+        return self._seen(seen), found
+
+    def _seen(self, seen: Seen) -> TableState:
         for _ in range(_OVERTAKEN_MAX):
             try:
                 return self.state(seen.newest, follows=seen.follows)

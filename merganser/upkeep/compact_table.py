@@ -33,7 +33,7 @@ from merganser.lsm.pick import full_compaction_commits, pushes_level_0
 from merganser.meta.data_file import DELETE
 from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.live_files import BucketId, LiveFiles
-from merganser.meta.newest import newest
+from merganser.meta.newest import look, newest
 from merganser.meta.snapshot import BATCH_IDENTIFIER, COMPACT, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
@@ -105,8 +105,9 @@ def compact(
             if lost_rounds and round_s <= _TURN_S:
                 turn = take_turn(table, env)
             began = env.seconds()
-            state = Publisher(table, env).latest()
-            table = newest(table, env)
+            seen = look(table, env)
+            state = Publisher(table, env).latest() if seen.standing is None else seen.standing.state
+            table = newest(table, env, None if seen.standing is None else seen)
             publisher = Publisher(table, env)
             if not lost_rounds and made is None:
                 check_partitions(table, state.live, request)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from merganser.meta.newest import for_writing
+from merganser.meta.newest import Look, for_writing, look
 from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
@@ -40,7 +40,7 @@ def begin(
     run: RunJobs | None = None,
     rows: pa.Schema | None = None,
     kinds: Any = None,
-    is_newest: bool = False,
+    seen: Look | None = None,
 ) -> Transaction:
     """Return the transaction of one call that writes, checked before any row is taken.
 
@@ -55,13 +55,15 @@ def begin(
         rows: the columns of the rows, if they are known. They are checked, and the table gets those that it lacks if
             `write.merge-schema` says so.
         kinds: the column of `rows` with the row kinds.
-        is_newest: the table has just been looked at, and this is its newest schema.
+        seen: what a look has just found, by which the table is as it is now; None: this looks.
 
     Raises:
         InvalidInputError: an argument or a column that the table does not take.
         UnsupportedError: the table asks for something this version does not write.
     """
-    table = table if is_newest else for_writing(table, env)
+    if seen is None:
+        seen = look(table, env)
+        table = for_writing(table, env, seen)
 
     def target_of(table: TableDef) -> WriteTarget:
         target = WriteTarget(table, columns=columns, overwrite=overwrite, changes=changes)
@@ -77,6 +79,9 @@ def begin(
     target = target_of(table)
     settle(target, env, run=run)
     user = checked_user(target, env, commit_user)
-    transaction = Transaction(target, env, user, checked_identifier(identifier, commit_user), run=run)
+    standing = None if table.postpones else seen.standing
+    transaction = Transaction(
+        target, env, user, checked_identifier(identifier, commit_user), run=run, standing=standing
+    )
     transaction.watermark = checked_watermark(watermark, target.action)
     return transaction

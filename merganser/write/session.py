@@ -17,10 +17,11 @@ from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
 from merganser.commit.turns import wait_for_turn
 from merganser.errors import ConflictError, InvalidInputError
-from merganser.meta.newest import for_writing, newest
+from merganser.meta.newest import Look, for_writing, look, newest
 from merganser.meta.row_counts import RowEdit
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import Standing, TableState
 from merganser.options import write as w
 from merganser.schema.lossy import lossy_columns
 from merganser.schema.nullability import tightened
@@ -39,7 +40,7 @@ class WriteSession:
     Args:
         commit_user: the name of the committer; None: a new random name. `user` holds the chosen name.
         columns, overwrite, changes, streams: see `WriteTarget`.
-        is_newest: see `begin`.
+        seen: see `begin`.
 
     Attributes:
         computed_from: the rows of the table that a query read which gave the rows of the next commit; None: none.
@@ -55,9 +56,12 @@ class WriteSession:
         overwrite: Mapping[str, Any] | str | None = None,
         changes: bool = True,
         streams: bool = False,
-        is_newest: bool = False,
+        seen: Look | None = None,
     ) -> None:
-        self.table = table = table if is_newest else for_writing(table, env)
+        if seen is None:
+            seen = look(table, env)
+            table = for_writing(table, env, seen)
+        self.table = table
         self.env = env
         self._target_of = partial(WriteTarget, columns=columns, overwrite=overwrite, changes=changes, streams=streams)
         self.target = self._target_of(table)
@@ -71,7 +75,7 @@ class WriteSession:
         self._taking: bool
         self._torn: bool
         self._closed = False
-        self._settle()
+        self._settle(None if streams or table.postpones else seen.standing)
 
     def applied(self, identifier: int) -> tuple[bool, Snapshot | None]:
         """Return whether a commit of this user was applied already, and its snapshot if it is kept."""
@@ -180,6 +184,11 @@ class WriteSession:
         self._transaction.take_turn()
 
     @property
+    def standing(self) -> TableState | None:
+        """The state that the next commit stands on, if it was asked for a moment ago."""
+        return self._transaction.standing
+
+    @property
     def uuid(self) -> str:
         """What the snapshot of the next commit is recognised by."""
         return self._transaction.uuid
@@ -278,9 +287,9 @@ class WriteSession:
                 "Call commit again with the same identifier, or leave the writer, before more rows come."
             )
 
-    def _settle(self) -> None:
-        """Begin the next commit."""
-        self._transaction = Transaction(self.target, self.env, self.user, safe=self._safe)
+    def _settle(self, standing: Standing | None = None) -> None:
+        """Begin the next commit; `standing` as of `Transaction`."""
+        self._transaction = Transaction(self.target, self.env, self.user, safe=self._safe, standing=standing)
         self._written = []
         self._taking = False
         self._torn = False

@@ -25,14 +25,14 @@ from typing import Any, Final
 from merganser.commit.committers import Newest
 from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage, Committed
-from merganser.commit.publish import Change, Publisher, Seen
+from merganser.commit.publish import Change, Publisher
 from merganser.commit.turns import Turn, take_turn, wait_for_turn
 from merganser.errors import CommitUnknownError, FormatError, InvalidInputError, MerganserError, NotFoundError, a_type
 from merganser.lsm.abandoned import remove_files
 from merganser.meta.row_counts import RowEdit
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
-from merganser.meta.table_state import TableState
+from merganser.meta.table_state import Standing, TableState
 from merganser.meta.tracking import publishes_by_compaction
 from merganser.options import write as w
 from merganser.rules.dialects import publishes_each_record
@@ -65,6 +65,7 @@ class Transaction:
         safe: of a writer that commits more than once, its last commit; None: what the table's strict mode says.
         run: where compactions that follow the commit run; None: on the threads of this process.
         kind: COMPACT if its rows are in the table already, and only find their buckets.
+        standing: the newest state, if the caller has just asked for it; None: it is asked for when rows come.
 
     Attributes:
         uuid: what its snapshot is recognised by.
@@ -90,6 +91,7 @@ class Transaction:
         safe: int | None = None,
         run: RunJobs | None = None,
         kind: str = APPEND,
+        standing: Standing | None = None,
     ) -> None:
         self.target = target
         self.env = env
@@ -108,12 +110,12 @@ class Transaction:
         self._run = run
         self._kind = kind
         self._turn: Turn | None = None
-        self._seen: Seen | None = None
+        self._standing = standing
         self._made: list[CommitMessage] = []  # what calls of `finish` wrote in place of given files
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle all but what was seen: another process has another clock, and finishes the write at another time."""
-        return {**self.__dict__, "_seen": None}
+        """Pickle all but the state that it stands on: a copy has another clock and is finished at another time."""
+        return {**self.__dict__, "_standing": None}
 
     @property
     def table(self) -> TableDef:
@@ -149,18 +151,18 @@ class Transaction:
             ConflictError: the table was dropped since it was opened.
         """
         publisher = Publisher(self.table, self.env)
-        if self._seen is None or not self._seen.is_fresh(self.env):
-            wait_for_turn(self.table, self.env)
-            self._seen = publisher.seen()
-        state = self._seen.state
+        standing = self._standing
+        if wait_for_turn(self.table, self.env) or standing is None or not standing.is_fresh(self.env):
+            standing = self._standing = publisher.standing()
+        state = standing.state
         if self.since is None:
             self.since = state.next_id
         overwrites = self.target.overwrites
         overtaken = False
         while not overwrites and self.table.bucket > 0 and set(state.live.totals) - {self.table.bucket}:
             overtaken = is_overtaken(self.table, self.env, state)
-            before, self._seen = state, publisher.seen()
-            state = self._seen.state
+            before, self._standing = state, publisher.standing()
+            state = self._standing.state
             if overtaken or set(state.live.totals) == set(before.live.totals):  # no rescale came between
                 break
         sequences = starting_sequences(self.table, state.live, overwrites=overwrites, overtaken=overtaken)
@@ -177,6 +179,12 @@ class Transaction:
         index = () if self.target.overwrites else reader.index(state.snapshot)
         return Start(sequences, KeyFiles.among(index), assigners)
 
+    @property
+    def standing(self) -> TableState | None:
+        """The state that the write stands on, if it was asked for a moment ago."""
+        known = self._standing
+        return known.state if known is not None and known.is_fresh(self.env) else None
+
     def take_turn(self) -> None:
         """Wait for the turn to commit and keep it until the commit. Call it if rows are few and a commit comes next.
 
@@ -187,7 +195,7 @@ class Transaction:
             return
         self._turn = take_turn(self.table, self.env)
         if self._turn.was_waited_for:
-            self._seen = None
+            self._standing = None
         self.since = None  # no attempt of ours can lie before this: one of unknown outcome is in `unknown_since`
 
     def end_turn(self) -> None:
@@ -329,7 +337,7 @@ class Transaction:
             publisher = Publisher(self.table, self.env)  # from newer rows there might be something to commit
             publisher.check_computed_from(self.computed_from, publisher.reader.snapshots.latest())
             return None
-        seen, self._seen = self._seen, None  # a repeat looks again
+        stands_on, self._standing = self._standing, None  # a repeat looks again
         change = Change(
             messages=messages,
             commit_user=self.user,
@@ -345,7 +353,7 @@ class Transaction:
             watermark=self.watermark,
             batch=self.batch,
             turn=self._turn,
-            seen=seen,
+            stands_on=stands_on,
             reads=reads,
             computed_from=self.computed_from,
             edit=edit,
