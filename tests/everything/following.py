@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -349,59 +350,120 @@ class Shards(Follower):
 
 
 class Follow(Shards):
-    """Lets workers follow the table, one after the other; each goes on where the one before gave its shards back."""
+    """Lets workers follow the table, one after the other; each goes on where the one before gave its shards back.
+
+    If the reader stays, one worker runs on in a thread, which runs only while the history waits for it.
+    """
 
     name = "follow"
+    worker: _Worker | None = None
 
     def begin(self) -> None:
+        self._end()
         Follower.begin(self)
         self.group = str(self.h.path / f"group-{next(self.h.names)}")
         self._read(gaps="skip")
 
     def take(self) -> None:
-        self.apply_records(self._read(gaps="error"))
+        self.apply_records(self._read(gaps="error", stays=self.stays))
+
+    def finish(self) -> None:
+        super().finish()
+        self._end()
+
+    def _end(self) -> None:
+        worker, self.worker = self.worker, None
+        if worker is not None:
+            worker.end()
 
     def place(self) -> None:
         return None
 
     def go_back(self, number: int) -> None:
         """Follow with another group: that of before read records that are gone, or is where it was."""
-        refused, found = self.h.maybe_refused(
-            lambda: self._read(gaps="skip"), (TrimmedDataError, "rolled back|history")
-        )
+        read = partial(self._read, gaps="error", stays=self.stays)
+        refused, found = self.h.maybe_refused(read, (TrimmedDataError, "rolled back|history"))
         if not refused and found:
             raise DifferenceError("follow", f"after a rollback to {number}, a worker of before got {found}")
         self.h.compared[f"{self.name} gone back"] += refused
         self.begin()
 
-    def _read(self, gaps: str) -> list[Row]:
-        """Return what a new worker is given until it waits, and all that is there was read."""
-        found: list[Row] = []
-        idle = _Idle(self.h.table, self.group)
-        self.reader.follow(
-            next(self.h.names),
-            lambda batch: found.extend(batch.records.to_pylist()),
-            self.group,
-            limit=5,
-            full=True,
-            gaps=gaps,
-            stop=idle,
-        )
+    def _read(self, gaps: str, *, stays: bool = False) -> list[Row]:
+        """Return what a worker is given until it waits, and all that is there was read."""
+        worker = self.worker or _Worker(self.reader, self.group, next(self.h.names), gaps)
+        self.worker = worker
+        try:
+            return worker.read()
+        except BaseException:
+            self.worker = None  # it has ended
+            raise
+        finally:
+            if not stays:
+                self._end()
+
+
+class _Worker:
+    """A worker that runs in a thread of its own, but not beside the history: one waits for the other."""
+
+    def __init__(self, table: mg.Table, group: str, name: str, gaps: str) -> None:
+        self._found: list[Row] = []
+        self._error: BaseException | None = None
+        self._idle = _Idle(table, group)
+        follow = partial(table.follow, name, self._take, group, limit=5, full=True, gaps=gaps, stop=self._idle)
+        self._thread = threading.Thread(target=self._run, args=(follow,), daemon=True)
+
+    def _take(self, batch: Any) -> None:
+        self._found += batch.records.to_pylist()
+
+    def _run(self, follow: Callable[[], None]) -> None:
+        try:
+            follow()
+        except BaseException as error:
+            self._error = error
+        self._idle.waits.release()
+
+    def read(self) -> list[Row]:
+        """Return what the worker is given until it waits."""
+        if self._thread.is_alive():
+            self._idle.goes_on.release()
+        else:
+            self._thread.start()
+        self._idle.waits.acquire()
+        found, self._found = self._found, []
+        if self._error is not None:
+            raise self._error
         return found
+
+    def end(self) -> None:
+        """Let the worker give its shards back."""
+        if self._thread.is_alive():
+            self._idle.set()
+            self._idle.goes_on.release()
+            self._thread.join()
+        if self._error is not None:
+            raise self._error
 
 
 class _Idle(threading.Event):
-    """Ends a worker that waits, once its group has read all."""
+    """Stops a worker that waits, once its group has read all, until the history lets it go on.
+
+    Attributes:
+        waits: the worker waits, or has ended.
+        goes_on: the worker is to look again.
+    """
 
     def __init__(self, table: mg.Table, group: str) -> None:
         super().__init__()
         self._table, self._group = table, group
-        self._waits = 0
+        self._looks = 0
+        self.waits, self.goes_on = threading.Semaphore(0), threading.Semaphore(0)
 
     def wait(self, timeout: float | None = None) -> bool:
-        self._waits += 1
-        if self._waits > 100:
+        self._looks += 1
+        if self._looks > 100:
             raise DifferenceError("follow", f"a worker waits: {self._table.followers(self._group)}")
         if all(each.done or (each.worker and not each.snapshots) for each in self._table.followers(self._group)):
-            self.set()
+            self._looks = 0
+            self.waits.release()
+            self.goes_on.acquire()
         return self.is_set()
