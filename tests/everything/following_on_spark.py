@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 def by_spark(h: SparkHistory, follower: Follower | None, rng: random.Random) -> Follower | None:
     """Let Spark follow a table instead, most of the time."""
-    if rng.random() < 0.3:
+    if rng.random() < 0.2:
         return follower
     if isinstance(follower, Shards):
         return SparkShards(h)
     if not isinstance(follower, Changes | Stream):
         return follower
-    return SparkSink(h) if h.model.key and rng.random() < 0.5 else SparkStream(h)
+    return SparkSink(h) if h.model.key and rng.random() < 0.6 else SparkStream(h)
 
 
 class _Queries:
@@ -206,6 +206,7 @@ class SparkSink(Follower):
         except ExpiredError as error:
             if isinstance(error, UntrackedError):
                 raise
+            self.h.compared[f"{self.name} expired"] += 1
             self.read_again()
 
     def read_again(self) -> None:
