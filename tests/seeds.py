@@ -1,6 +1,12 @@
-"""How many random histories a test runs."""
+"""How many random histories a test runs, and which cases of a campaign run on a day."""
 
 import os
+import random
+from collections.abc import Sequence
+from datetime import date
+from typing import TypeVar
+
+T = TypeVar("T")
 
 _TIMES = int(os.environ.get("MERGANSER_SEEDS", "1"))
 
@@ -8,3 +14,14 @@ _TIMES = int(os.environ.get("MERGANSER_SEEDS", "1"))
 def seeds(count: int) -> range:
     """Return the seeds of a test: `count`, or so many times as many as `MERGANSER_SEEDS` says."""
     return range(count * _TIMES)
+
+
+def part_of(cases: Sequence[T], part: float, name: str, day: date) -> list[T]:
+    """Return the cases of a campaign that run on a day. With a part of 1/7, each case runs once in seven days.
+
+    Args:
+        name: of the campaign; the order of its cases is drawn with it.
+    """
+    days, rng = round(1 / part), random.Random(name)
+    first = rng.randrange(days)  # campaigns with fewer cases than days do not all have them on the same day
+    return rng.sample(cases, len(cases))[(first + day.toordinal()) % days :: days]

@@ -149,6 +149,7 @@ WIDER = {
 }
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("door", ["read_stream", "source", "shards"])
 @pytest.mark.parametrize("old", ["INT", "ROW<a INT>"])
 def test_a_query_takes_values_that_fit_stops_at_one_that_does_not_and_goes_on_from_its_checkpoint(
@@ -157,7 +158,7 @@ def test_a_query_takes_values_that_fit_stops_at_one_that_does_not_and_goes_on_fr
     check_restart(spark, tmp_path, door, old)
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("old", ["FLOAT", "DECIMAL(5, 2)", "VARCHAR(3)", "INT NOT NULL"])
 def test_a_query_stops_at_a_value_of_any_wider_type_and_goes_on_from_its_checkpoint(
     spark: Any, tmp_path: Path, old: str
