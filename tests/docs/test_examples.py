@@ -11,6 +11,7 @@ command with `&` at its end is a server: it runs until the end of the page, on a
 from __future__ import annotations
 
 import ast
+import io
 import os
 import re
 import shlex
@@ -18,6 +19,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -26,6 +28,7 @@ from typing import Any
 import pytest
 
 import merganser as mg
+from merganser.cli.main import main
 from merganser.sql.tokens import pieces
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -130,16 +133,27 @@ def run_page(page: Path) -> None:
                 run_block(page, block, names)
                 continue
             for command in _commands(block):
-                ours = re.sub("^merganser", shlex.join([sys.executable, "-m", "merganser"]), command)
                 if command.endswith("&"):
-                    servers.append(_started([*shlex.split(ours[:-1]), "--port", port], env))
+                    words = shlex.split(command[:-1])[1:]
+                    servers.append(_started([sys.executable, "-m", "merganser", *words, "--port", port], env))
                     continue
-                done = subprocess.run(ours, shell=True, env=env, capture_output=True, text=True, check=False)
-                assert done.returncode == 0, f"{page.name}:{block.line}: {command}\n{done.stderr}"
+                code, told = _run_command(command, env)
+                assert code == 0, f"{page.name}:{block.line}: {command}\n{told}"
     finally:
         for server in servers:
             server.terminate()
         assert [server.wait(30) for server in servers] == [0] * len(servers)
+
+
+def _run_command(command: str, env: dict[str, str]) -> tuple[int, str]:
+    """Return the exit code of a command, and what it printed. Those of merganser run in this process: most of a
+    process of their own would be its start."""
+    if not command.startswith("merganser "):
+        done = subprocess.run(command, shell=True, env=env, capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr
+    with redirect_stdout(io.StringIO()) as told, redirect_stderr(told), pytest.raises(SystemExit) as ended:
+        main(shlex.split(command, comments=True)[1:])
+    return int(ended.value.code or 0), told.getvalue()
 
 
 def _started(command: list[str], env: dict[str, str]) -> subprocess.Popen[str]:
@@ -204,6 +218,14 @@ def test_a_wrong_claim_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         run_page(page)
     page.write_text("```python\nfor i in range(2):\n    i + 1    # 1\n```\n")
     with pytest.raises(AssertionError, match=r"page.md:3: i \+ 1"):
+        run_page(page)
+
+
+def test_a_command_that_fails_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```sh\nmerganser describe shop.orders   # there is none\n```\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AssertionError, match=r"(?s)page.md:2: merganser describe.*shop.orders"):
         run_page(page)
 
 
