@@ -310,6 +310,8 @@ class WriteTarget:
 
 def first_outside(column: pa.Array | pa.ChunkedArray, kind: DataType, value: Any) -> int | None:
     """Return the position of the first row of a partition column that has another value than a stored one."""
+    if not len(column):  # Arrow does not join codes of dates, times and decimals without rows
+        return None
     wanted = serialize((value,), (kind,))  # as bytes, as partitions differ: NaN is one of them, and -0.0 is not 0.0
     codes = pc.dictionary_encode(column, null_encoding="encode")
     codes = codes.combine_chunks() if isinstance(codes, pa.ChunkedArray) else codes

@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,20 @@ def test_an_overwrite_lifts_files_to_the_top_level_when_their_keys_do_not_meet(u
     table.write([{"k": 1, "v": "x"}, {"k": 2, "v": "y"}], kinds=["+I", "-D"], overwrite={})
     assert {e.file.level for e in _live(table)} == {0}
     assert table.read().to_pylist() == [{"k": 1, "v": "x"}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [("DATE", (date(2026, 1, 1), date(2026, 1, 2))), ("DECIMAL(5, 2)", ("1.50", "2.50")), ("STRING", ("a", "b"))],
+)
+def test_a_partition_is_overwritten_without_rows(kind: str, values: tuple[Any, Any]) -> None:
+    table = _table({"p": kind, "k": "INT"}, primary_key=["p", "k"], partition_by=["p"], options={"bucket": "1"})
+    rows = [{"p": value, "k": 1} for value in map(Decimal if "DECIMAL" in kind else lambda value: value, values)]
+    empty = table.read().to_arrow()
+    for nothing in (empty, empty.combine_chunks(), iter([empty]), []):
+        table.write(rows, overwrite={})
+        table.write(nothing, overwrite={"p": rows[0]["p"]})
+        assert table.read().to_pylist() == rows[1:]
 
 
 def test_overwrites_choose_the_partitions_they_name() -> None:
