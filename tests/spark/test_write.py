@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -138,6 +139,17 @@ def test_partitions_and_their_overwrites(spark: SparkSession, catalog: mg.Catalo
         ms.write(static, table, overwrite={"dt": "d0"})
     ms.write(static.limit(0), table, overwrite={})
     assert table.read().count() == 0
+
+
+def test_a_partition_of_a_day_is_overwritten_without_rows(spark: SparkSession, catalog: mg.Catalog) -> None:
+    table = catalog.create_table(
+        "shop.days", {"day": "DATE", "n": "INT"}, partition_by=["day"], options={"bucket": "-1"}
+    )
+    days = spark.sql("SELECT DATE '2026-01-01' AS day, 1 AS n UNION ALL SELECT DATE '2026-01-02', 2")
+    for collect in (False, True):
+        ms.write(days, table, overwrite={})
+        ms.write(days.limit(0), table, overwrite={"day": date(2026, 1, 1)}, collect=collect)
+        assert [row["n"] for row in table.read().to_pylist()] == [2]
 
 
 def test_append_tables_take_rows_without_a_shuffle_and_queues_keep_their_order(
