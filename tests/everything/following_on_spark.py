@@ -33,7 +33,7 @@ def by_spark(h: SparkHistory, follower: Follower | None, rng: random.Random) -> 
         return SparkShards(h)
     if not isinstance(follower, Changes | Stream):
         return follower
-    return SparkSink(h) if h.model.key and rng.random() < 0.6 else SparkStream(h)
+    return rng.choice([SparkSink, SparkSink, SparkStream])(h)
 
 
 class _Queries:
@@ -186,7 +186,8 @@ class SparkSink(Follower):
         self.queries = _Queries(h)
         columns = {f.name: str(f.type.with_nullable(True)) for f in h.model.fields}
         name = f"db.{next(h.names)}"
-        self.sink = h.catalog.create_table(name, columns, primary_key=h.model.key, options={"bucket": "1"})
+        options = {"bucket": "1" if h.model.key else "-1"}
+        self.sink = h.catalog.create_table(name, columns, primary_key=h.model.key, options=options)
         if h.table.latest_snapshot() is not None:
             self.take()
 
