@@ -4,7 +4,7 @@ With `-n 2 --dist loadgroup` (`make test`) two processes share the tests. Those 
 them, so that there is one session.
 
 Of a test that is marked `campaign(part)` a part of its cases runs, on each day another one: with a part of 1/7, all of
-them within seven days. `--day` runs the parts of a day again, and `--whole` all cases (`make whole`).
+them within seven days. `MERGANSER_DAY=2026-05-31` runs the parts of that day, and `--whole` all cases (`make whole`).
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import settings
 
 from tests import s3_server
-from tests.seeds import part_of
+from tests.seeds import day, part_of
 
 settings.register_profile("merganser", deadline=None, print_blob=True)
 settings.load_profile("merganser")
+
+os.environ.setdefault("MERGANSER_DAY", str(datetime.now(UTC).date()))  # that of the first process, for all
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # processes that tests start share compiled modules
 sys.dont_write_bytecode = False
@@ -40,18 +42,12 @@ os.environ.setdefault(
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--whole", action="store_true", help="run all cases of tests that are marked as campaigns")
-    parser.addoption("--day", help="run the parts of campaigns of that day, such as 2026-05-31")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    if config.option.day is None:
-        config.option.day = str(datetime.now(UTC).date())  # pytest-xdist hands it to its processes
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("whole"):
-        left_out = _left_out(items, date.fromisoformat(config.getoption("day")))
+        left_out = _left_out(items)
         config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
         items[:] = [item for item in items if id(item) not in left_out]
     for item in items:
@@ -60,9 +56,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # else one process ends long after the other
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if terminalreporter.stats.keys() & {"failed", "error"} and not config.getoption("whole"):
-        terminalreporter.write_line(f"--day {config.getoption('day')} runs the same parts of campaigns on any day")
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if terminalreporter.stats.keys() & {"failed", "error"}:
+        terminalreporter.write_line(f"MERGANSER_DAY={day()} runs the same parts of campaigns on another day")
 
 
 def pytest_collection_finish() -> None:
@@ -84,8 +80,8 @@ def bucket(s3_endpoint: str) -> s3_server.Bucket:
     return s3_server.new_bucket(s3_endpoint)
 
 
-def _left_out(items: list[pytest.Item], day: date) -> set[int]:
-    """Return which cases of campaigns do not run on a day, by `id`."""
+def _left_out(items: list[pytest.Item]) -> set[int]:
+    """Return which cases of campaigns do not run on this day, by `id`."""
     campaigns: dict[str, list[pytest.Function]] = {}
     for item in items:
         if isinstance(item, pytest.Function) and item.get_closest_marker("campaign"):
@@ -94,5 +90,5 @@ def _left_out(items: list[pytest.Item], day: date) -> set[int]:
     for name, cases in campaigns.items():
         mark = cases[0].get_closest_marker("campaign")
         assert mark is not None
-        left_out |= set(map(id, cases)) - set(map(id, part_of(cases, mark.args[0], name, day)))
+        left_out |= set(map(id, cases)) - set(map(id, part_of(cases, mark.args[0], name, day())))
     return left_out

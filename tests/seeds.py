@@ -16,6 +16,11 @@ def seeds(count: int) -> range:
     return range(count * _TIMES)
 
 
+def day() -> date:
+    """Return the day whose parts run: `MERGANSER_DAY`, which `tests/conftest.py` sets to today if it is not set."""
+    return date.fromisoformat(os.environ["MERGANSER_DAY"])
+
+
 def part_of(cases: Sequence[T], part: float, name: str, day: date) -> list[T]:
     """Return the cases of a campaign that run on a day. With a part of 1/7, each case runs once in seven days.
 

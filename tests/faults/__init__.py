@@ -4,13 +4,19 @@ import os
 import zlib
 from typing import Any
 
-from merganser.testing.faulty import run_every
+from merganser.testing.faulty import Fault, run_every
+from tests.seeds import day
 
-STEP = int(os.environ.get("MERGANSER_FAULT_STEP", "7"))
-"""Of the long fault tests every so-manieth storage call is struck, from another first call in each; 1: every call."""
+STEP = int(os.environ.get("MERGANSER_FAULT_STEP", "14"))
+"""In long fault tests, one storage call of so many is struck, each day another one. 1: every call."""
 
 
 def run_some(*arguments: Any, **options: Any) -> int:
     """Run `run_every` for every `STEP`-th call, and return how many runs there were, about, if each were struck."""
-    first = 1 + zlib.crc32(os.environ.get("PYTEST_CURRENT_TEST", "").encode()) % STEP  # another one in each test
-    return STEP * run_every(*arguments, **options, first=first, step=STEP)
+    name = os.environ.get("PYTEST_CURRENT_TEST", "")
+    first = 1 + (zlib.crc32(name.encode()) + day().toordinal()) % STEP
+    while True:
+        runs = run_every(*arguments, **options, first=first, step=STEP)
+        if runs > len(tuple(options.get("faults", Fault))) or first == 1:
+            return STEP * runs
+        first = (first + 1) // 2  # there are fewer calls: none was struck
