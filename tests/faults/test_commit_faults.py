@@ -225,7 +225,7 @@ def test_a_write_that_overlaps_with_another_is_all_or_nothing_whichever_call_goe
     assert runs > 100
 
 
-@pytest.mark.campaign(1 / 3)
+@pytest.mark.campaign(1 / 6)
 @pytest.mark.parametrize("call_count", [2, 4, 7])
 @pytest.mark.parametrize("name", ["upsert", "overwrite of the table"])
 def test_a_commit_is_all_or_nothing_when_the_store_stays_away_for_several_calls(name: str, call_count: int) -> None:

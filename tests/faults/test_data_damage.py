@@ -7,7 +7,7 @@ import pytest
 from tests.faults.data_damage import run, tables
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize(
     "name",
     ["parquet-zstd-keyed", "orc-none-keyed", "orc-zstd-append", "avro-none-append", "vectors-orc", "keys-parquet"],

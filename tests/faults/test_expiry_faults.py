@@ -89,7 +89,7 @@ WORK: dict[str, Callable[[mg.Table], Any]] = {
 }
 
 
-@pytest.mark.campaign(1 / 3)
+@pytest.mark.campaign(1 / 6)
 @pytest.mark.parametrize("what", WORK)
 @pytest.mark.parametrize("options", [{}, {"changelog.num-retained.max": "11", "snapshot.num-retained.max": "10"}])
 def test_whatever_call_fails_everything_that_is_left_reads_as_it_did(what: str, options: dict[str, str]) -> None:
@@ -159,7 +159,7 @@ OTHERS: dict[str, Callable[[mg.Table], Any]] = {
 }
 
 
-@pytest.mark.campaign(1 / 3)
+@pytest.mark.campaign(1 / 6)
 @pytest.mark.parametrize("other", OTHERS)
 def test_whatever_others_do_between_any_two_calls_of_expiry_all_that_is_left_can_be_read(other: str) -> None:
     files = _history()
@@ -194,7 +194,7 @@ TAGS: dict[str, Callable[[mg.Table], Any]] = {
 }
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("other", TAGS)
 def test_whatever_others_remove_between_any_two_calls_a_tag_is_dropped_and_what_others_need_stays(other: str) -> None:
     table = _again(memory_with(_history(), f"expiry-{next(_names)}"))

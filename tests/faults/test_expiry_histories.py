@@ -11,7 +11,7 @@ from tests.faults.expiry_histories import run_history
 from tests.seeds import seeds
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("seed", seeds(6))
 def test_what_is_kept_reads_as_it_did_and_nothing_dead_stays(seed: int) -> None:
     run_history(seed)

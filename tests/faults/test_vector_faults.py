@@ -92,7 +92,7 @@ def test_rows_deleted_from_a_table_without_a_key_are_gone_whole_or_there_whole_w
     assert run_some(lambda: memory_with(files, name), lambda storage: _delete(storage, "2, 4"), check) > 20
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("seed", range(6))
 def test_writers_and_compactions_that_interleave_lose_and_bring_back_no_row(seed: int) -> None:
     """Compactions are planned, then others commit, then they are published: each rests on what it saw."""

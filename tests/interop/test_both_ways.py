@@ -187,7 +187,7 @@ def compare(engines: Sequence[Engine], shape: TableShape, expected: Sequence[Row
 # ── key tables ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.campaign(1 / 3)
+@pytest.mark.campaign(1 / 6)
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("name", KEYS)
 def test_clients_take_turns_on_a_key_table(engines: list[Engine], name: str, seed: int) -> None:
@@ -196,7 +196,7 @@ def test_clients_take_turns_on_a_key_table(engines: list[Engine], name: str, see
     take_turns_on_a_key_table(engines, shape, seeded(f"{name} {seed}"))
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("partition_types", [("STRING",), ("INT", "STRING"), ("DATE",)], ids="-".join)
 def test_clients_take_turns_on_a_partitioned_key_table(
@@ -229,7 +229,7 @@ def test_all_clients_take_turns_on_a_table_that_adds_buckets(
     assert [found for found in table.check() if found.is_fault] == []
 
 
-@pytest.mark.campaign(1 / 3)
+@pytest.mark.campaign(1 / 6)
 @pytest.mark.parametrize("paimon_type", ATOMIC_TYPES)
 def test_values_of_a_type_cross_in_a_key_table(engines: list[Engine], paimon_type: str) -> None:
     """Where pypaimon merges, it cuts timestamps to microseconds; what it writes itself is whole."""

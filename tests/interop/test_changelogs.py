@@ -157,7 +157,7 @@ def test_we_read_the_changes_that_a_client_publishes(client: PeerEngine, ours: M
             assert_same_changes(client.changes(table, shape, number, number), expected, KEY, f"{message}: they read")
 
 
-@pytest.mark.campaign(1 / 3)
+@pytest.mark.campaign(1 / 6)
 @pytest.mark.parametrize("producer", ["input", "lookup", "full-compaction"])
 def test_commits_of_a_client_and_ours_make_one_changelog(
     client: PeerEngine, ours: MerganserEngine, producer: str

@@ -145,7 +145,7 @@ def test_clients_share_a_table_of_an_engine(client: PeerEngine, ours: MerganserE
     History(CASES[name], ours, [client], seeded(f"{name} {turns}"), theirs=theirs).take(TURNS[turns])
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("name", CASES)
 def test_all_clients_take_turns_on_a_table_of_an_engine(

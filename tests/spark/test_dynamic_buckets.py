@@ -49,7 +49,7 @@ def _values(start: int, end: int, text: str) -> dict[int, str]:
     return {i: f"{text}{i}" for i in range(start, end)}
 
 
-@pytest.mark.campaign(1 / 3)
+@pytest.mark.campaign(1 / 6)
 @pytest.mark.parametrize("way", ["arrow", "files", "collect", "source", "load"])
 def test_new_and_known_keys_of_many_tasks_get_one_bucket(
     spark: SparkSession, catalog: mg.Catalog, way: str, tmp_path: Path
@@ -77,7 +77,7 @@ def test_new_and_known_keys_of_many_tasks_get_one_bucket(
     assert counts.num_rows >= 3 * 5
 
 
-@pytest.mark.campaign(1 / 3)
+@pytest.mark.campaign(1 / 6)
 @pytest.mark.parametrize(
     ("way", "engine"),
     [

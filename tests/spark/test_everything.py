@@ -25,7 +25,7 @@ def utc(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.set("spark.sql.session.timeZone", before)
 
 
-@pytest.mark.campaign(1 / 3)
+@pytest.mark.campaign(1 / 6)
 @pytest.mark.parametrize("name", ["Spark stream", "Spark shards", "Spark sink"])
 def test_a_query_goes_on_beside_wider_types_and_after_a_rollback(name: str, utc: SparkSession, tmp_path: Path) -> None:
     check_follower(name, tmp_path, SparkHistory, utc)

@@ -109,7 +109,7 @@ def compare(
     return found
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("kind", KEYED)
 def test_rows_that_meet_none_of_the_source_are_changed_in_tasks(
@@ -132,7 +132,7 @@ def test_rows_that_meet_none_of_the_source_are_changed_in_tasks(
         assert compare(spark, tables, BY_KEY, [INSERT, SETS])[0] == ("MERGE", 6, 0, 0)  # into an empty table
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("kind", APPENDED)
 def test_tasks_change_the_files_of_rows_that_meet_one_of_the_source(
@@ -159,7 +159,7 @@ def test_tasks_change_the_files_of_rows_that_meet_one_of_the_source(
         assert compare(spark, tables, BY_KEY, [UPDATE, INSERT, SETS])[0][1:] == (6, 0, 0)  # into an empty table
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("kind", ["lookup", "vectors"])
 def test_spark_joins_by_the_names_of_the_text(spark: SparkSession, catalog: mg.Catalog, kind: str) -> None:
@@ -200,7 +200,7 @@ def touching(folder: str) -> Any:
     return made
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("kind", ["lookup", "vectors"])
 def test_each_round_takes_rows_of_the_source_once(

@@ -33,7 +33,7 @@ def _merge(rows: Rows, changes: DataFrame) -> None:
             rows[row["k"]] = (row["p"], row["v"])
 
 
-@pytest.mark.campaign(1 / 3)
+@pytest.mark.campaign(1 / 6)
 @pytest.mark.parametrize("producer", ["input", "lookup"])
 def test_merges_by_key_of_batches_and_of_all_changes_make_the_table(
     spark: SparkSession, catalog: mg.Catalog, producer: str, tmp_path: Path

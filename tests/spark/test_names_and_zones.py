@@ -87,7 +87,7 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
     ms.register(spark)
 
 
-@pytest.mark.campaign(1 / 3)
+@pytest.mark.campaign(1 / 6)
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata", "UTC", "-03:30"])
 def test_a_filter_keeps_what_sparks_own_filter_keeps(zone: str, session: SparkSession, times: mg.Table) -> None:
     session.conf.set(_ZONE, zone)

@@ -149,7 +149,7 @@ WIDER = {
 }
 
 
-@pytest.mark.campaign(1 / 3)
+@pytest.mark.campaign(1 / 6)
 @pytest.mark.parametrize("door", ["read_stream", "source", "shards"])
 @pytest.mark.parametrize("old", ["INT", "ROW<a INT>"])
 def test_a_query_takes_values_that_fit_stops_at_one_that_does_not_and_goes_on_from_its_checkpoint(

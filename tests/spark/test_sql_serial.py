@@ -32,7 +32,7 @@ def _rows(session: Any) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in session.sql("SELECT k, n FROM t").collect())
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("layout", ["key", "no-key-vectors"])
 @pytest.mark.parametrize("tasks", [False, True], ids=["driver", "tasks"])
 def test_a_statement_is_computed_again_if_the_rows_that_its_query_read_have_changed(

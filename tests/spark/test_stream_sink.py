@@ -90,7 +90,7 @@ def test_a_batch_that_spark_repeats_is_applied_once(
     assert _rows(visits) == [(1, "/"), (2, "/a")]
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("back", [1, 2])
 def test_another_batch_of_a_committed_number_is_refused(
     visits: mg.Table, arrive: Callable[[list[Row]], DataFrame], tmp_path: Path, back: int

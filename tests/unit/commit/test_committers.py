@@ -143,7 +143,7 @@ def test_a_user_who_was_left_out_is_found_while_its_snapshot_is_kept(monkeypatch
     assert len(_again(table).snapshots()) == 3
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("seed", range(8))
 def test_in_any_history_every_commit_is_applied_once(seed: int) -> None:
     draw = random.Random(seed)

@@ -155,7 +155,7 @@ def _counted(table: mg.Table, found: mg.Snapshot | None, expected: tuple[int, in
     assert (stored.rows_inserted, stored.rows_updated, stored.rows_deleted) == counts, message
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("kind", TABLES)
 @pytest.mark.parametrize("seed", seeds(1))
 def test_deletes_and_updates_leave_what_a_list_of_rows_says(seed: int, kind: str, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def pool() -> Iterator[ProcessPoolExecutor]:
         yield started
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("locks", [True, False])
 @pytest.mark.parametrize("vectors", ["false", "true"])
 def test_processes_that_write_a_column_each_lose_nothing(

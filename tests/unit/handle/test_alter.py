@@ -341,7 +341,7 @@ def test_a_stream_ends_before_other_columns_if_that_is_asked_for(table):
     assert [part.to_pylist() for part in again] == [[{"_row_kind": "+I", "id": 3, "text": "c", "x": 5}]]
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("producer", ["none", "lookup", "full-compaction", "per-record"])
 @pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
 def test_rows_with_nulls_in_a_column_that_is_not_null_now_are_read_written_over_and_compacted(catalog, producer, kind):
@@ -385,7 +385,7 @@ def test_rows_of_a_table_without_a_key_that_are_null_in_a_column_that_is_not_nul
     assert table.check() == ()
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("producer", ["none", "lookup", "per-record"])
 @pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("key", [["id"], []])

@@ -51,7 +51,7 @@ def _table(path: Path, options: dict[str, str], kind: str = "TIMESTAMP(6)", key:
     return catalog.create_table("s.t", columns, primary_key=["id"] if key else [], options=options)
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("verb", _VERBS)
 @pytest.mark.parametrize("named", _NAMES_ORC)
 def test_a_timestamp_that_a_later_file_cannot_hold_is_refused(named: str, verb: str, tmp_path: Path) -> None:

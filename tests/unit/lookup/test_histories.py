@@ -15,7 +15,7 @@ from tests.unit.lookup.compared import WAYS, assert_same, handle, way
 SEEDS = range(*(int(number) for number in os.environ.get("MERGANSER_LOOKUP_SEEDS", "0:3").split(":")))
 
 
-@pytest.mark.campaign(1 / 3)
+@pytest.mark.campaign(1 / 6)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("engine", ["deduplicate", "first-row", "partial-update", "aggregation"])
 def test_lookups_equal_reads_through_a_history(engine: str, seed: int, tmp_path: Path) -> None:

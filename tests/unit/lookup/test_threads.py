@@ -17,7 +17,7 @@ KEYS = [{"k": k} for k in range(40)]
 SECONDS = 1.2
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("vectors", ["false", "true"])
 @pytest.mark.parametrize("name", WAYS)
 def test_every_answer_is_of_one_snapshot(name: str, vectors: str, tmp_path: Path) -> None:

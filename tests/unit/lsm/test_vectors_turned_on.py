@@ -191,7 +191,7 @@ def _applied(mode: str, held: tuple[int, int | None] | None, row: dict[str, Any]
     return n, m
 
 
-@pytest.mark.campaign(1 / 3)
+@pytest.mark.campaign(1 / 6)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", range(3))
 def test_histories_in_which_vectors_come_and_go_end_as_the_rows_written(mode: str, seed: int) -> None:

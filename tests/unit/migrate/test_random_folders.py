@@ -117,7 +117,7 @@ def check(seed: int, home: Path) -> None:
             assert {found.code for found in table.check()} <= {"unsure"}
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("seed", seeds(12))
 def test_a_random_folder_has_the_rows_that_arrow_reads(seed: int, tmp_path: Path) -> None:
     check(seed, tmp_path)

@@ -51,7 +51,7 @@ def _row(i: int) -> dict[str, Any]:
     }
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("threshold", ["1 b", "1 mb"])
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize(

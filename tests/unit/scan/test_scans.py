@@ -87,7 +87,7 @@ def _plain(rows: pa.Table) -> list[str]:
     return sorted(map(repr, rows.to_pylist()))
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("seed", range(1))
 @pytest.mark.parametrize("shape", ["keyed", "keyed in one bucket", "append", "append with buckets"])
 def test_pruning_never_loses_a_row(seed: int, shape: str) -> None:

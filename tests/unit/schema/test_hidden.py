@@ -78,7 +78,7 @@ def rows_of(table):
     return found.column("x").to_pylist()
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize(("form", "kind"), TABLES)
 def test_tables_keep_null_rows_through_writes_and_compactions(form, kind):
     catalog = catalog_over(memory_with({}, f"hidden-{form}-{kind}"))

@@ -135,7 +135,7 @@ class BatchReader(Reader):
         return ShardBatches(definition, table.env, stream, columns=fields, beginning=Beginning(), limits=limits)
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("seed", seeds(7))
 def test_readers_see_every_change_once(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
@@ -205,7 +205,7 @@ def test_readers_see_every_change_once(tmp_path: Path, seed: int) -> None:
     assert {(row["p"], row["k"]): row["v"] for row in table.read().to_arrow().to_pylist()} == model
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("seed", seeds(4))
 def test_readers_go_on_after_expiry_and_rollbacks_or_are_told(tmp_path: Path, seed: int) -> None:
     """What a reader has read up to the target of a rollback stands; if it has read more, it begins from a backup."""

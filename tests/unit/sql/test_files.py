@@ -114,7 +114,7 @@ READ = set(LAYOUTS) - {"keys in ORC"}
 """Layouts of which DuckDB reads files."""
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_after_any_history_the_rows_are_equal(catalog: mg.Catalog, layout: str, seed: int) -> None:

@@ -237,7 +237,7 @@ def test_waiting_costs_one_small_read_a_look(table: mg.Table, monkeypatch: pytes
     assert not thread.is_alive()
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("producer", ["none", "input"])
 def test_replayed_changes_make_every_later_state(seed: int, producer: str, tmp_path: Path) -> None:

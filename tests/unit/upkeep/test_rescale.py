@@ -383,7 +383,7 @@ def test_the_lineage_names_every_rescale_that_is_kept() -> None:
     assert moved([]) == {}
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("producer", ["none", "input", "lookup", "full-compaction", "per-record"])
 def test_streams_go_on_through_it(seed: int, producer: str, tmp_path: Path) -> None:
