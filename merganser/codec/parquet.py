@@ -79,6 +79,11 @@ _CODECS: Final = {
     "none": "none",
     "uncompressed": "none",
 }
+_CODECS_OF_SPARK: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
+_ENCODINGS_OF_SPARK: Final = frozenset(
+    {"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "DELTA_BINARY_PACKED",
+     "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"}
+)  # fmt: skip
 _OPTIONAL_ARGUMENTS: Final = frozenset(inspect.signature(pq.ParquetWriter.__init__).parameters)
 _PHYSICAL_TYPES: Final = (
     "BOOLEAN",
@@ -262,6 +267,17 @@ class ParquetFileReader:
         leaves = [leaf for field in fields for leaf in self._span(field)]
         groups = range(len(self.group_rows))
         return not leaves or not self.row_count or undamaged_leaves(self._path, self._chunks, groups, leaves)
+
+    def spark_decodes(self, fields: Sequence[t.Field]) -> bool:
+        """Return whether Spark decodes all pages of some columns: it lacks codecs and encodings that Arrow has."""
+        leaves = [leaf for field in fields for leaf in self._span(field)]
+        for group in range(len(self.group_rows)):
+            columns = self._metadata.row_group(group)
+            for leaf in leaves:
+                chunk = columns.column(leaf)
+                if chunk.compression not in _CODECS_OF_SPARK or not _ENCODINGS_OF_SPARK.issuperset(chunk.encodings):
+                    return False
+        return True
 
     def sums_pages(self) -> bool:
         """Return whether the first page of each column of the first row group has one; see `FileReader.sums_pages`."""

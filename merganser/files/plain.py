@@ -14,7 +14,7 @@ import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from merganser.codec.data_format import format_of
 from merganser.codec.parquet import ParquetFileReader
@@ -24,6 +24,8 @@ from merganser.files.read import FileToRead, open_file
 from merganser.schema import types as t
 from merganser.schema.table_schema import VALUE_KIND
 from merganser.storage.env import Env
+
+Engine = Literal["duckdb", "spark"]
 
 _WEIGHT: Final = 4096
 _MICROS: Final = 6
@@ -69,7 +71,9 @@ class _Facts:
     sound: set[str] = field(default_factory=set)
 
 
-def plain_file(env: Env, target: FileToRead, columns: Sequence[t.Field], *, kinds: bool) -> PlainFile | None:
+def plain_file(
+    env: Env, target: FileToRead, columns: Sequence[t.Field], *, kinds: bool, by: Engine = "duckdb"
+) -> PlainFile | None:
     """Return how a file may be decoded by another engine; None: only our reader returns its rows.
 
     None too where the file is missing or damaged: our reader then says so.
@@ -77,6 +81,7 @@ def plain_file(env: Env, target: FileToRead, columns: Sequence[t.Field], *, kind
     Args:
         columns: of today's schema, which are read.
         kinds: the rows have kinds, which are looked at.
+        by: who decodes it. Spark verifies pages itself.
     """
     if _PATTERN.search(target.path) or target.is_newer or target.file.row_count > _ROWS_MAX:
         return None
@@ -91,13 +96,13 @@ def plain_file(env: Env, target: FileToRead, columns: Sequence[t.Field], *, kind
         return None
     if len(evolution.unchanged) < len(evolution.stored):
         return None
-    key = ("plain", target.path)
+    key = ("plain", by, target.path)
     facts: _Facts | None = env.cache.get(key)
     names = [None if source is None else evolution.stored[source].name for source in evolution.sources]
     system = [VALUE_KIND] if kinds else []
     wanted = [*evolution.stored, *system]
     if facts is None or not {f.name for f in wanted} <= facts.sound:
-        facts = _looked_at(env, target, wanted, facts)
+        facts = _looked_at(env, target, wanted, facts, by)
         if facts is None:
             return None
         env.cache.put(key, facts, _WEIGHT)
@@ -116,7 +121,9 @@ def _is_plain(kind: t.DataType) -> bool:
     return not t.is_nested(kind) and not isinstance(kind, t.Time)
 
 
-def _looked_at(env: Env, target: FileToRead, wanted: Sequence[t.Field], known: _Facts | None) -> _Facts | None:
+def _looked_at(
+    env: Env, target: FileToRead, wanted: Sequence[t.Field], known: _Facts | None, by: Engine
+) -> _Facts | None:
     """Return the facts of a file, once the pages of some columns are verified; None: it is damaged, or not plain."""
     reader = None
     try:
@@ -129,7 +136,7 @@ def _looked_at(env: Env, target: FileToRead, wanted: Sequence[t.Field], known: _
         columns = dict(known.columns) if known else dict.fromkeys(reader.column_names, False)
         columns |= {f.name: reader.is_plain(f) for f in wanted if f.name in columns}
         fresh = [f for f in wanted if columns.get(f.name) and (known is None or f.name not in known.sound)]
-        if not reader.is_undamaged(fresh):
+        if not (reader.spark_decodes(fresh) if by == "spark" else reader.is_undamaged(fresh)):
             return None
         sound = {*(known.sound if known else ()), *(f.name for f in wanted)}
         return _Facts(columns, reader.all_zero(VALUE_KIND.name), reader.is_folded, sound)

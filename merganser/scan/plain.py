@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from merganser.codec.binary_row import deserialize_columns
-from merganser.files.plain import PlainFile, plain_file
+from merganser.files.plain import Engine, PlainFile, plain_file
 from merganser.files.read import FileToRead, is_small
 from merganser.lsm.levels import dense_ranks
 from merganser.lsm.section import SectionReader
@@ -89,19 +89,24 @@ class Rest:
         yield from self.scan.batches_of(lambda: self.part)
 
 
-def plain_scan(scan: Scan) -> PlainScan | None:
-    """Return the two parts of a scan; None: our reader reads all of it."""
+def plain_scan(scan: Scan, planned: Plan | None = None, by: Engine = "duckdb") -> PlainScan | None:
+    """Return the two parts of a scan; None: our reader reads all of it.
+
+    Args:
+        planned: the plan of the scan; None: it is made now.
+        by: who decodes the files. Spark gets none that have deletion vectors.
+    """
     table = scan.table
     if isinstance(scan.source, Increment) or scan.what is not What.MERGED or table.counting or not scan.columns:
         return None
     if any(column not in table.schema.fields for column in scan.columns):
         return None
-    found = scan.plan()
+    found = planned or scan.plan()
     splits = [split for split in found.splits if isinstance(split, Split)]
     if len(splits) < len(found.splits) or sum(is_small(file) for split in splits for file in split.files) > _SMALL_MAX:
         return None
     key = [table.schema.field(name) for name in table.schema.primary_keys] if _hides_by_key(scan) else []
-    parts = scan.env.map(_Layers(scan, found, key), splits)
+    parts = scan.env.map(_Layers(scan, found, key, by), splits)
     groups = _grouped(layer for part in parts if part is not None for layer in part)
     if not groups:
         return None
@@ -146,10 +151,13 @@ class _Layers:
     scan: Scan
     found: Plan
     key: Sequence[t.Field]
+    by: Engine
 
     def __call__(self, split: Split) -> list[_Layer] | None:
         scan, job = self.scan, self.found.job
         if split.marked or not (split.raw or (self.key and not split.vectors)):
+            return None
+        if split.vectors and self.by == "spark":
             return None
         reader = SectionReader(
             scan.table, split.directory, split.partition, job.schemas, scan.env.storage, split.vectors
@@ -172,7 +180,7 @@ class _Layers:
 
     def _plain(self, target: FileToRead, *, merged: bool) -> PlainFile | None:
         columns = [*self.scan.columns, *(f for f in self.key if merged and f not in self.scan.columns)]
-        found = plain_file(self.scan.env, target, columns, kinds=self.scan.table.keyed)
+        found = plain_file(self.scan.env, target, columns, kinds=self.scan.table.keyed, by=self.by)
         if found is None or not merged:
             return found
         names = dict(zip(columns, found.names, strict=True))

@@ -7,8 +7,10 @@ skip no files.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
+from functools import reduce
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,17 +19,25 @@ from merganser.errors import InvalidInputError
 from merganser.handle.system_table import CatalogTable, SystemTable, TableView
 from merganser.handle.table import Table
 from merganser.scan.changes import Changes
+from merganser.scan.plain import plain_scan
 from merganser.scan.plan import Plan
 from merganser.scan.scan import Scan
 from merganser.spark.access import TASKS_PER_CORE, cores, opened
 from merganser.spark.jobs import on_any_python
 from merganser.spark.names import setting_of, spelling_of
+from merganser.spark.native import native_frames
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.splits import ReadSplits, packed
 from merganser.spark.types import arrow_schema_of, spark_schema
 
 _ROWS_TOLD: Final = 50_000_000
 """Maximum number of rows that Spark is told of: counting to it takes a core some 50 ms."""
+_BROADCAST: Final = "spark.sql.autoBroadcastJoinThreshold"
+_SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_VALUE_BYTES: Final = 16
+"""What a value takes in memory, about."""
+_TOO_SMALL: Final = 8
+"""How many times what Spark sends to every executor rows may take in memory, if it estimates them by their files."""
 _ROWS_SMALL: Final = 1_000
 """Rows of a task below which a table is small whatever Spark thinks."""
 
@@ -123,8 +133,21 @@ def frame_of(spark: SparkSession, scan: Scan | Changes, limit: int | None) -> Da
     return planned_frame(spark, scan, scan.plan(), limit)
 
 
+def query_frame(spark: SparkSession, scan: Scan | Changes, plan: Plan, limit: int | None) -> DataFrame:
+    """Return rows for a query that applies filter and limit of the scan itself: Spark reads what files it can."""
+    found = None
+    if isinstance(scan, Scan) and not _looks_small(spark, plan, len(scan.columns)):
+        found = plain_scan(scan, plan, "spark")
+    frames = native_frames(spark, found) if found is not None else None
+    if found is None or frames is None:
+        return planned_frame(spark, scan, plan, limit)
+    if found.rest is not None:
+        frames.append(planned_frame(spark, scan, found.rest.part, limit))
+    return reduce(DataFrame.union, frames)
+
+
 def planned_frame(spark: SparkSession, scan: Scan | Changes, plan: Plan, limit: int | None) -> DataFrame:
-    """Return the rows of a scan as a plan of it says."""
+    """Return the rows of a scan as a plan of it says, read by tasks of Python."""
     schema = spark_schema(scan.table, scan.columns)
     if not plan.splits or limit == 0:
         return spark.createDataFrame([], schema)
@@ -137,6 +160,17 @@ def planned_frame(spark: SparkSession, scan: Scan | Changes, plan: Plan, limit: 
         numbers = numbers.where(f"id % {step} = 0")
     frame = numbers.mapInArrow(on_any_python(job), schema)
     return frame if limit is None else frame.limit(limit)
+
+
+def _looks_small(spark: SparkSession, plan: Plan, columns: int) -> bool:
+    """Return whether Spark would take files for much smaller than their rows, and send these whole to every executor.
+
+    It estimates rows by the bytes of files. Of integers that lie close together, megabytes hold hundreds of millions.
+    """
+    found = re.fullmatch(r"(\d+)([kmgt]?)i?b?", str(spark.conf.get(_BROADCAST, "10m")).lower())
+    limit = int(found[1]) << _SHIFTS[found[2]] if found else 0
+    size, rows = sum(split.size_bytes for split in plan.splits), sum(split.rows for split in plan.splits)
+    return size <= limit and rows * columns * _VALUE_BYTES > _TOO_SMALL * limit
 
 
 def _step(plan: Plan, count: int) -> int:

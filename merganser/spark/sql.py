@@ -46,7 +46,7 @@ from merganser.spark.compaction import compact, rescale
 from merganser.spark.editing import delete, update
 from merganser.spark.merging import merge
 from merganser.spark.names import CASE, ZONE, is_exact
-from merganser.spark.scan import planned_frame
+from merganser.spark.scan import query_frame
 from merganser.spark.sink import write_rows_of_query
 from merganser.spark.splits import rows_of
 from merganser.spark.stream_sink import write_stream
@@ -292,7 +292,7 @@ class OnSpark:
             return self._spark.createDataFrame(scan.to_arrow()), True
         plan = scan.plan()
         if not _is_small(plan):
-            return planned_frame(self._spark, scan, plan, use.limit), False
+            return query_frame(self._spark, scan, plan, use.limit), False
         schema = spark_schema(scan.table, scan.columns)
         form = arrow_schema_of(schema)
         batches = list(rows_of(plan.job, _in_order(plan), scan.env.storage, form, limit=use.limit))

@@ -20,6 +20,7 @@ import merganser as mg
 import merganser.spark as ms
 from merganser.errors import InvalidInputError, StorageError
 from merganser.spark import merging
+from merganser.spark import sql as spark_sql
 from merganser.spark.staging import estimated_bytes
 
 SCHEMA = {"dt": "STRING", "id": "BIGINT", "n": "BIGINT"}
@@ -64,6 +65,11 @@ def statements(spark: SparkSession, directory: Path) -> None:
     with pytest.raises(InvalidInputError, match="Choose from 'id', 'v'"):
         session.sql("SELECT vv FROM t")
     assert session.sql("SHOW TABLES").collect()[0].tableName == "t"
+    local, spark_sql._LOCAL_BYTES = spark_sql._LOCAL_BYTES, -1
+    found = session.sql("SELECT v FROM t")
+    spark_sql._LOCAL_BYTES = local
+    assert found.inputFiles()
+    assert sorted(row.v for row in found.collect()) == ["z", "{b}"]
 
 
 def round_trip(spark: SparkSession, directory: Path) -> None:
