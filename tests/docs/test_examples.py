@@ -151,9 +151,11 @@ def _run_command(command: str, env: dict[str, str]) -> tuple[int, str]:
     if not command.startswith("merganser "):
         done = subprocess.run(command, shell=True, env=env, capture_output=True, text=True, check=False)
         return done.returncode, done.stderr
-    with redirect_stdout(io.StringIO()) as told, redirect_stderr(told), pytest.raises(SystemExit) as ended:
+    told = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with redirect_stdout(told), redirect_stderr(told), pytest.raises(SystemExit) as ended:
         main(shlex.split(command, comments=True)[1:])
-    return int(ended.value.code or 0), told.getvalue()
+    told.seek(0)
+    return int(ended.value.code or 0), told.read()
 
 
 def _started(command: list[str], env: dict[str, str]) -> subprocess.Popen[str]:
