@@ -17,7 +17,7 @@ from typing import Final
 
 from merganser.commit import committers
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
-from merganser.meta.table_state import MetaReader
+from merganser.meta.table_state import MetaReader, TableState
 
 _FOREIGN_MAX: Final = 100
 """Most commits of other engines in a row that a commit without an identifier reads."""
@@ -45,11 +45,9 @@ class History:
                     break
         return True, found
 
-    def find_uuid(self, uuid: str | None, latest: Snapshot, *, since: int) -> Snapshot | None:
-        """Return the snapshot of a uuid, from snapshot `since` on; None if it is not there."""
-        if latest.id < since:
-            return None
-        for found in self.reader.snapshots.walk_back(latest.id):
+    def find_uuid(self, uuid: str | None, state: TableState, *, since: int) -> Snapshot | None:
+        """Return the snapshot of a uuid, from snapshot `since` on up to a state; None if it is not there."""
+        for found in self.reader.newest_first(state):
             if found.id < since:
                 break
             if found.uuid == uuid:

@@ -58,6 +58,7 @@ class MetadataFiles:
         self._changelog: tuple[str | None, int | None] = (None, None)
         self._of_delta: list[str] = []
         self._of_attempt: list[str] = []
+        self._useless: list[str] = []
 
     def write(
         self,
@@ -94,13 +95,22 @@ class MetadataFiles:
         """Remove the files of an attempt that is certainly not visible. Best effort: else they are orphans.
 
         Args:
-            keep_delta: the next attempt makes the same change.
+            keep_delta: the next attempt makes the same change. It does not wait for the removal, which comes later.
         """
-        names, self._of_attempt = self._of_attempt, []
-        if not keep_delta:
-            names = self._of_delta + names
-            self._of_delta, self._delta = [], None
+        self._useless += self._of_attempt
+        self._of_attempt = []
+        if keep_delta:
+            return
+        self._useless = self._of_delta + self._useless
+        self._of_delta, self._delta = [], None
+        self.clean()
+
+    def clean(self) -> None:
+        """Remove the files of attempts that were lost."""
+        names, self._useless = self._useless, []
         paths = [self._table.paths.manifest(name) for name in reversed(names)]  # lists before what they name
+        if not paths:
+            return
         for path in paths:
             self._env.cache.drop(path)
         with contextlib.suppress(MerganserError):

@@ -1,6 +1,7 @@
 """Publish: the one way in which a change becomes part of a table.
 
-Steps of an attempt, from the newest state S(n):
+Steps of an attempt, from the newest state S(n). The first attempt follows the state that the writer has looked at
+before, if that was a moment ago (decision 0080):
 
 1. Check whether the change is already part of the table: its identifier is at or below the newest identifier of its
    commit user up to S(n). Then the commit is done. The check uses the same state that step 4 follows, so it finds a
@@ -14,8 +15,8 @@ Steps of an attempt, from the newest state S(n):
 3. Prepare the changes outside the table that belong to the commit (once; `steps`). Write the metadata files
    (`metadata_files`): the manifests of delta and changelog and their lists (once; later attempts use them again),
    merged manifests if there are many old ones, the base list, and an index manifest if index files change. All files
-   are durable and none is visible: a crash leaves orphans. Check that the schema is still there. A table that was
-   dropped meanwhile, and perhaps made anew, gets no snapshot from this writer.
+   are durable and none is visible: a crash leaves orphans. Beside them, check that the schema is still there. A table
+   that was dropped meanwhile, and perhaps made anew, gets no snapshot from this writer.
 4. Create `snapshot-<n+1>`, which must not exist: the commit point. A writer that loses the race goes to 1.
 5. Check that snapshot n is still there (`standing`). If a rollback removed it, or another writer had used the id n+1
    before and that snapshot has expired, remove our snapshot and go to 1. Check for a newer schema as well. The checks
@@ -225,15 +226,16 @@ class Publisher:
         latest = self.reader.snapshots.latest()
         return None if latest is None else self._history.newest_of(commit_user, latest)
 
-    def _applied(self, change: Change, latest: Snapshot | None) -> tuple[bool, Snapshot | None]:
-        """Return whether the change is part of `latest`, and its snapshot if that is still kept."""
+    def _applied(self, change: Change, state: TableState) -> tuple[bool, Snapshot | None]:
+        """Return whether the change is part of a state, and its snapshot if that is still kept."""
+        latest = state.snapshot
         if change.kind != COMPACT:  # a compaction has the user and identifier of the write that it follows
             done, snapshot = self._history.find(change.commit_user, change.identifier, latest)
             if done:
                 return True, snapshot
         if latest is None or change.since is None:
             return False, None
-        found = self._history.find_uuid(change.uuid, latest, since=change.since)
+        found = self._history.find_uuid(change.uuid, state, since=change.since)
         return found is not None, found
 
     def commit(self, change: Change) -> Snapshot | None:
@@ -280,7 +282,8 @@ class Publisher:
                 ready = self.env.seconds()
                 seconds["manifests"] += ready - begun
                 try:
-                    stored = self._publish(*prepared, state.snapshot, files, change)
+                    stored = self._publish(*prepared, state, files, change)
+                    files.clean()
                     turns.end()
                     seconds["publish"] += self.env.seconds() - ready
                     steps.after(stored)
@@ -306,14 +309,14 @@ class Publisher:
             table=self.table.name,
         )
 
-    def check_computed_from(self, reads: Reads | None, newest: Snapshot | None) -> None:
-        """Refuse rows that a query gave, if what it read has changed up to the newest snapshot.
+    def check_computed_from(self, reads: Reads | None, state: TableState) -> None:
+        """Refuse rows that a query gave, if what it read has changed up to a state.
 
         Raises:
             ConflictError: see `check_reads`; `context` has "source".
         """
         if reads is not None:
-            newest_first = self.reader.snapshots.from_newest(newest)
+            newest_first = self.reader.newest_first(state)
             check_reads(reads, newest_first, self.reader.delta, table=self.table.name, by="source")
 
     def _check(self, change: Change, state: TableState) -> None:
@@ -324,18 +327,18 @@ class Publisher:
         """
         previous = state.snapshot
         if previous is not None and change.safe is not None and change.safe >= 0:
-            since = self.reader.snapshots.from_newest(previous)
+            since = self.reader.newest_first(state)
             check_undisturbed(
                 since, self.reader.delta, safe=change.safe, commit_user=change.commit_user, table=self.table.name
             )
         if change.reads is not None:
-            newest_first = self.reader.snapshots.from_newest(previous)
+            newest_first = self.reader.newest_first(state)
             check_reads(change.reads, newest_first, self.reader.delta, table=self.table.name)
-        self.check_computed_from(change.computed_from, previous)
+        self.check_computed_from(change.computed_from, state)
         if change.overwrites is None:
             entries = [entry for message in change.messages for entry in message.entries()]
             newest = previous.id if previous else 0
-            check_after(change.messages, lambda: self.reader.snapshots.from_newest(previous), table=self.table.name)
+            check_after(change.messages, partial(self.reader.newest_first, state), table=self.table.name)
             check_removals(entries, state.live, table=self.table.name, snapshot=newest)
             check_levels(entries, state.live, self.table.key_types, table=self.table.name, snapshot=newest)
             live = state.live
@@ -398,7 +401,7 @@ class Publisher:
         for _ in range(_ROUNDS_MAX):
             begun, state = self._newest(change)
             change = replace(change, stands_on=None)
-            done, snapshot = self._applied(change, state.snapshot)
+            done, snapshot = self._applied(change, state)
             if done:
                 break
             self._check(change, state)
@@ -556,7 +559,7 @@ class Publisher:
         return change.identifier if newest is None else max(change.identifier, newest[0])
 
     def _publish(
-        self, snapshot: Snapshot, live: LiveFiles, before: Snapshot | None, files: MetadataFiles, change: Change
+        self, snapshot: Snapshot, live: LiveFiles, state: TableState, files: MetadataFiles, change: Change
     ) -> Snapshot:
         """Create the snapshot.
 
@@ -564,7 +567,7 @@ class Publisher:
             SnapshotExistsError, StorageError, UnsupportedError: nothing of the commit is visible. After any other
                 error the commit may have succeeded.
         """
-        store = self.reader.snapshots
+        store, before = self.reader.snapshots, state.snapshot
         stored, moves = self.env.beside(partial(store.create, snapshot), partial(store.hint_may_move, snapshot.id))
         # The hint moves before the check: a rollback between the two, which has moved the hint back, is then found, and
         # the hint moves back once more. After the check nobody would find it, and the hint would name what is gone.
@@ -575,7 +578,7 @@ class Publisher:
             partial(self._check_not_altered, stored, before, change),
         )
         if stored.delta_manifest_list == snapshot.delta_manifest_list:
-            self.reader.keep(TableState(stored, live))
+            self.reader.keep(state.followed_by(stored, live))
         else:  # an earlier call made it, with files of its own
             files.discard()
         return stored

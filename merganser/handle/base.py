@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from merganser.errors import InvalidInputError, NotFoundError
 from merganser.expr.setting import Setting
@@ -28,6 +28,23 @@ from merganser.rules.starts import check_scan_options
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 
+_OF_MODULES: Final = frozenset(
+    {
+        "changes_between",
+        "compaction_request",
+        "definition",
+        "env",
+        "following",
+        "looked_at",
+        "marking",
+        "merging",
+        "scan",
+        "setting",
+        "stored_specs",
+    }
+)
+"""What other modules of merganser use of a table, and no page explains."""
+
 
 @dataclass(frozen=True)
 class TableBase:
@@ -35,6 +52,10 @@ class TableBase:
 
     definition: TableDef
     env: Env
+
+    def __dir__(self) -> list[str]:
+        """Return what a user of the table is shown: completion offers what the docs explain."""
+        return sorted({*super().__dir__()} - _OF_MODULES)
 
     @property
     def name(self) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
@@ -71,10 +71,12 @@ class Seen:
         newest: the newest snapshot; None: there is none, or it was not read.
         follows: a snapshot that was there when `newest` had been read, the same one or an older one of its history;
             None: it is not known.
+        between: the snapshots between the two, rising.
     """
 
     newest: Snapshot | None
     follows: Snapshot | None = None
+    between: tuple[Snapshot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +155,14 @@ class SnapshotStore:
         """
         return self.look(to_commit=to_commit).newest
 
-    def look(self, *, to_commit: bool = False) -> Seen:
-        """Return the newest snapshot, and what it was seen to follow. As `latest`."""
-        hint, latest, seen = self._look()
+    def look(self, *, to_commit: bool = False, meanwhile: Callable[[Sequence[Snapshot]], None] | None = None) -> Seen:
+        """Return the newest snapshot, and what it was seen to follow. As `latest`.
+
+        Args:
+            meanwhile: is called with snapshots that are new to this process and mostly all that are, while the store is
+                asked whether they are.
+        """
+        hint, latest, seen = self._look(meanwhile)
         if hint is not None and hint > (latest or 0) and (lost := self.lost(latest)) is not None:
             if to_commit:
                 raise self.lost_error(lost, f"cannot write to '{self.table_name}'")
@@ -169,9 +176,9 @@ class SnapshotStore:
 
     def latest_id(self) -> int | None:
         """Return the id of the newest snapshot, or None."""
-        return self._look()[1]
+        return self._look(None)[1]
 
-    def _look(self) -> tuple[int | None, int | None, Seen]:
+    def _look(self, meanwhile: Callable[[Sequence[Snapshot]], None] | None) -> tuple[int | None, int | None, Seen]:
         """Return what the latest hint says, the id of the newest snapshot, and that snapshot if it was read.
 
         A snapshot that this process knows is the newest while it is there and the next one is not. Both are asked for
@@ -184,7 +191,7 @@ class SnapshotStore:
                 asks = (self.latest_hint, partial(self.get, known.id), partial(self.get, known.id + 1))
                 hint, kept, above = self.env.beside(*asks)
                 if kept is not None and same_snapshot(kept, known):
-                    seen = Seen(kept, kept) if above is None else self._above(kept, above, hint)
+                    seen = Seen(kept, kept) if above is None else self._above(kept, above, hint, meanwhile)
                     if seen.newest is not None:
                         return hint, seen.newest.id, seen
             else:
@@ -195,24 +202,30 @@ class SnapshotStore:
                     return hint, hint, Seen(found)
         return hint, self._listed(newest=True), Seen(None)
 
-    def _above(self, known: Snapshot, above: Snapshot, hint: int | None) -> Seen:
+    def _above(
+        self, known: Snapshot, above: Snapshot, hint: int | None, meanwhile: Callable[[Sequence[Snapshot]], None] | None
+    ) -> Seen:
         """Return the newest snapshot where there is one above the known one; the hint mostly names it.
 
-        Each round asks for the known one, too: the last one does so after the newest was read, so both are of one
-        history. If they are not, there is no newest in the result.
+        Each round asks for the known one, too. The last round finds no later one, so it does so after the newest was
+        read, and all are of one history. If they are not, there is no newest in the result.
         """
-        newest, ahead = above, 1
-        if hint is not None and hint > above.id:
-            newest = self.get(hint) or above
+        steps, new = [above], [above]
+        ahead = 1 if hint is None else min(max(1, hint + 1 - above.id), _AHEAD_MAX)
         while True:
-            kept, *found = self.env.fetch(self.get, (known.id, *range(newest.id + 1, newest.id + 1 + ahead)))
+            ids = (known.id, *range(steps[-1].id + 1, steps[-1].id + 1 + ahead))
+            asks = []
+            if meanwhile is not None and new and (hint is None or new[-1].id >= hint):
+                asks, new = [partial(meanwhile, new)], []
+            kept, *found = self.env.beside(*(partial(self.get, number) for number in ids), *asks)[: len(ids)]
             if kept is None or not same_snapshot(kept, known):
                 return Seen(None)
             there = [one for one in takewhile(lambda one: one is not None, found) if one is not None]
-            newest = there[-1] if there else newest
-            if len(there) < ahead:
-                return Seen(newest, kept)
-            ahead = min(2 * ahead, _AHEAD_MAX)
+            if not there:
+                return Seen(steps[-1], kept, tuple(steps[:-1]))
+            steps += there
+            new += there
+            ahead = min(2 * ahead, _AHEAD_MAX) if len(there) == ahead else 1
 
     @property
     def _known_key(self) -> tuple[str, str]:

@@ -8,13 +8,14 @@ say that another history goes on above it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Final, TypeVar
 
-from merganser.errors import FormatError, NotFoundError
+from merganser.errors import FormatError, MerganserError, NotFoundError
 from merganser.meta.data_file import ManifestEntry
 from merganser.meta.index_manifest import IndexEntry, read_index_manifest
 from merganser.meta.live_files import EMPTY, LiveFiles
@@ -36,6 +37,7 @@ _Named = tuple[str, int | None]
 _STEPS_MAX = 100
 """Beyond so many snapshots a fresh read of the base list is cheaper than walking the deltas."""
 
+_BELOW_MAX: Final = 32
 _FRESH_S: Final = 1.0
 _OVERTAKEN_MAX: Final = 20
 """So often in a row may a snapshot expire while it is read."""
@@ -46,15 +48,25 @@ _BATCH_BYTES: Final = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """One snapshot and its live files; no snapshot means an empty table."""
+    """One snapshot and its live files; no snapshot means an empty table.
+
+    Attributes:
+        below: those snapshots below it that led to it here, the newest first. They may have expired since.
+    """
 
     snapshot: Snapshot | None
     live: LiveFiles
+    below: tuple[Snapshot, ...] = ()
 
     @property
     def next_id(self) -> int:
         """The id of the snapshot after this one."""
         return 1 if self.snapshot is None else self.snapshot.id + 1
+
+    def followed_by(self, snapshot: Snapshot, live: LiveFiles) -> TableState:
+        """Return the state of the next snapshot."""
+        below = () if self.snapshot is None else (self.snapshot, *self.below)
+        return TableState(snapshot, live, below[:_BELOW_MAX])
 
     @property
     def weight(self) -> int:
@@ -110,28 +122,46 @@ class MetaReader:
         Args:
             to_commit: see `SnapshotStore.latest`.
         """
-        return self._seen(self.snapshots.look(to_commit=to_commit))
+        return self._seen(self._look(to_commit))
 
     def latest_beside(self, ask: Callable[[], R], *, to_commit: bool = False) -> tuple[TableState, R]:
         """Return the newest state, and what a request returns that goes out with the first one for it."""
-        seen, found = self.env.beside(partial(self.snapshots.look, to_commit=to_commit), ask)
+        seen, found = self.env.beside(partial(self._look, to_commit), ask)
         return self._seen(seen), found
+
+    def _look(self, to_commit: bool) -> Seen:
+        return self.snapshots.look(to_commit=to_commit, meanwhile=partial(self._read_ahead, with_base=to_commit))
+
+    def _read_ahead(self, snapshots: Sequence[Snapshot], *, with_base: bool) -> None:
+        """Read what `state` will ask for of snapshots that follow the known one; a commit needs a base list, too.
+
+        What cannot be read is missed later, if it is needed.
+        """
+
+        def deltas() -> None:
+            self._decoded([*chain.from_iterable(self.delta_lists(snapshots))])
+
+        with contextlib.suppress(MerganserError):
+            if with_base:
+                self.env.beside(deltas, partial(self._lists, [_base(snapshots[-1])]))
+            else:
+                deltas()
 
     def _seen(self, seen: Seen) -> TableState:
         for _ in range(_OVERTAKEN_MAX):
             try:
-                return self.state(seen.newest, follows=seen.follows)
+                return self.state(seen.newest, seen)
             except FormatError:
                 before, seen = seen.newest, self.snapshots.look()
                 if seen.newest is None or before is None or same_snapshot(before, seen.newest):
                     raise
         return self.state(seen.newest)
 
-    def state(self, snapshot: Snapshot | None, *, follows: Snapshot | None = None) -> TableState:
+    def state(self, snapshot: Snapshot | None, seen: Seen | None = None) -> TableState:
         """Return the state of a snapshot.
 
         Args:
-            follows: see `Seen`.
+            seen: the look that found it.
         """
         if snapshot is None:
             return TableState(None, EMPTY)
@@ -139,8 +169,8 @@ class MetaReader:
         known = self.env.cache.get(key)
         if isinstance(known, TableState) and known.snapshot is not None:
             if same_snapshot(known.snapshot, snapshot):
-                return known if known.snapshot == snapshot else TableState(snapshot, known.live)
-            carried = self._carry(known, snapshot, follows)
+                return known if known.snapshot == snapshot else replace(known, snapshot=snapshot)
+            carried = self._carry(known, snapshot, seen)
             if carried is not None:
                 self.keep(carried)
                 return carried
@@ -150,6 +180,12 @@ class MetaReader:
         if not isinstance(known, TableState) or known.snapshot is None or known.snapshot.id <= snapshot.id:
             self.keep(state)
         return state
+
+    def newest_first(self, state: TableState) -> Iterator[Snapshot]:
+        """Yield the snapshot of a state and those before it, downwards, until one is not there."""
+        if state.snapshot is not None:
+            yield from (state.snapshot, *state.below)
+            yield from self.snapshots.walk_back(state.snapshot.id - len(state.below) - 1)
 
     def keep(self, state: TableState) -> None:
         """Remember the newest state, for the next reader or writer of this process."""
@@ -219,15 +255,20 @@ class MetaReader:
         """Keep what was just written, so that it is not read back."""
         self.env.cache.put(self.paths.manifest(name), values, weight_of(values))
 
-    def _carry(self, known: TableState, snapshot: Snapshot, follows: Snapshot | None) -> TableState | None:
+    def _carry(self, known: TableState, snapshot: Snapshot, seen: Seen | None) -> TableState | None:
         """Return the state of `snapshot` from an older one and the deltas between, or None when that is not sure."""
         start = known.snapshot
         if start is None or not 0 < snapshot.id - start.id <= _STEPS_MAX:
             return None
-        kept = follows if follows is not None and follows.id == start.id else self.snapshots.get(start.id)
+        is_seen = seen is not None and seen.follows is not None and seen.follows.id == start.id
+        kept = seen.follows if seen is not None and is_seen else self.snapshots.get(start.id)
         if kept is None or not same_snapshot(kept, start) or kept.is_apart:
             return None
-        between = self.env.fetch(self.snapshots.get, range(start.id + 1, snapshot.id))
+        between: Sequence[Snapshot | None]
+        if seen is not None and is_seen:
+            between = seen.between
+        else:
+            between = self.env.fetch(self.snapshots.get, range(start.id + 1, snapshot.id))
         steps = [step for step in between if step is not None]
         if len(steps) < len(between) or any(step.is_apart for step in steps):
             return None
@@ -241,12 +282,12 @@ class MetaReader:
         live = known.live
         for step, added in zip(steps, entries, strict=True):
             live = self._applied(live, step, added)
-        if snapshot.id - start.id > 1:
+        if snapshot.id - start.id > 1 and not is_seen:
             # A rollback meanwhile would have given the steps to another history; it takes the newest away first.
             now = self.snapshots.get(snapshot.id)
             if now is None or not same_snapshot(now, snapshot):
                 return None
-        return TableState(snapshot, live)
+        return TableState(snapshot, live, (*reversed(steps[:-1]), start, *known.below)[:_BELOW_MAX])
 
     def _applied(self, live: LiveFiles, snapshot: Snapshot, entries: Sequence[ManifestEntry]) -> LiveFiles:
         source = f"snapshot {snapshot.id} of '{self.table_name}'"

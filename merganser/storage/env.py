@@ -46,10 +46,6 @@ def _enter_pool(owner: int) -> None:
     _thread.pool_of = owner
 
 
-def _enter_requests(owner: int) -> None:
-    _thread.requests_of = owner
-
-
 def _system_clock() -> datetime:
     return datetime.now(UTC)
 
@@ -171,19 +167,14 @@ class Env:
         They run on threads of their own, more of them than there are cores, so that on an object store the time of
         many is little more than that of one. The threads are called when the caller is not through with all of them
         after two milliseconds: where it reads a few files that the system has in memory they would be in its way.
-        A request that fetches in its turn does so one by one. Of those that fail the first in order is raised; what
-        has not begun then does not begin.
+        A request may fetch in its turn: threads only help, so none waits for what has not begun. Of those that fail the
+        first in order is raised; what has not begun then does not begin.
 
         Args:
             at_once: how many are under way at a time; `requests` of them if None.
         """
         todo = list(items)
-        if getattr(_thread, "requests_of", None) == id(self):
-            return [ask(item) for item in todo]
-        return self._fetched(ask, todo, self.requests if at_once is None else at_once)
-
-    def _fetched(self, ask: Callable[[T], R], todo: Sequence[T], at_once: int) -> list[R]:
-        workers = min(at_once, len(todo))
+        workers = min(self.requests if at_once is None else at_once, len(todo))
         if workers <= 1 or self.threads == 1:
             return [ask(item) for item in todo]
         places, take = iter(range(len(todo))), threading.Lock()
@@ -212,9 +203,7 @@ class Env:
                 helpers.extend([pool.submit(run) for _ in range(workers - 2)])
                 run()
 
-        outer = getattr(_thread, "requests_of", None)
         try:
-            _thread.requests_of = id(self)
             first = pool.submit(call_helpers)
             run()
             over.set()
@@ -222,7 +211,6 @@ class Env:
                 wait([first])
             wait([helper for helper in helpers if not helper.cancel()])
         finally:
-            _thread.requests_of = outer  # before any call, since interrupts come at calls
             over.set()
         if errors:
             raise errors[min(errors)]
@@ -238,8 +226,8 @@ class Env:
     def beside(self, *asks: Callable[[], A]) -> tuple[A, ...]: ...
 
     def beside(self, *asks: Callable[[], Any]) -> tuple[Any, ...]:
-        """Return what each of a few requests returns; they go out side by side, also where one asks so in its turn."""
-        return tuple(self._fetched(lambda ask: ask(), asks, len(asks)))
+        """Return what each of a few requests returns; they go out side by side."""
+        return tuple(self.fetch(lambda ask: ask(), asks))
 
     def gather(self, work: Callable[[T], Iterable[R]], items: Iterable[T], *, waiting_max: int = 2) -> Iterator[R]:
         """Yield what `work` yields of every item, run side by side, as it comes: in no order between items.
@@ -326,12 +314,7 @@ class Env:
         with self._lock:
             self._forget_pools_of_parent()
             if self._request_pool is None:
-                self._request_pool = ThreadPoolExecutor(
-                    self.requests,
-                    thread_name_prefix="merganser-request",
-                    initializer=_enter_requests,
-                    initargs=(id(self),),
-                )
+                self._request_pool = ThreadPoolExecutor(self.requests, thread_name_prefix="merganser-request")
             return self._request_pool
 
     def _forget_pools_of_parent(self) -> None:

@@ -44,7 +44,7 @@ _METADATA: Final = {
     "statistics": re.compile(r"stat-.+"),
 }
 """Directories of a table whose files metadata names, and what these are called there."""
-_NUMBERED: Final = ("schema", "snapshot", "tag", "changelog", "consumer")
+_NUMBERED: Final = ("schema", "snapshot", "tag", "changelog", "consumer", "erase")
 """Directories of a line whose files count by their own names: only temporary ones are orphans."""
 _BUCKET: Final = re.compile(r"bucket-(?:\d+|postpone)")
 

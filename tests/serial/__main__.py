@@ -1,13 +1,15 @@
 """Writers that overlap in time, are killed and lose replies: every read is the state after some commits, in order.
 
-python -m tests.serial --seconds 60 --seed 1 --writers 8 [--only lists]
+python -m tests.serial --seconds 60 --seed 1 --writers 8 [--only lists] [--s3]
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import nullcontext
 
+from tests import s3_server
 from tests.serial.driver import run
 from tests.serial.workloads import WORKLOADS
 
@@ -19,20 +21,24 @@ if __name__ == "__main__":
     parser.add_argument("--pause", type=float, default=1.0, help="mean seconds between kills; 0: none")
     parser.add_argument("--losses", type=float, default=0.01, help="share of calls to the store whose reply is lost")
     parser.add_argument("--only", action="append", choices=sorted(WORKLOADS), help="default: all")
+    parser.add_argument("--s3", action="store_true", help="the table lies in a bucket of an S3 server")
     given = parser.parse_args()
     wrong = 0
-    for name in given.only or WORKLOADS:
-        found = run(
-            name,
-            seconds=given.seconds,
-            seed=given.seed,
-            writers=given.writers,
-            pause_s=given.pause,
-            losses=given.losses,
-        )
-        print(f"{name:<16} {found.line()}", flush=True)
-        for problem in found.problems[:5]:
-            print("WRONG", problem, file=sys.stderr)
-        wrong += len(found.problems)
+    server = s3_server.running() if given.s3 else nullcontext()
+    with server as endpoint:
+        for name in given.only or WORKLOADS:
+            found = run(
+                name,
+                seconds=given.seconds,
+                seed=given.seed,
+                writers=given.writers,
+                pause_s=given.pause,
+                losses=given.losses,
+                bucket=None if endpoint is None else s3_server.new_bucket(endpoint),
+            )
+            print(f"{name:<16} {found.line()}", flush=True)
+            for problem in found.problems[:5]:
+                print("WRONG", problem, file=sys.stderr)
+            wrong += len(found.problems)
     print(f"{wrong} wrong")
     sys.exit(1 if wrong else 0)

@@ -18,10 +18,34 @@ from merganser.errors import CommitUnknownError, ConflictError, MerganserError, 
 from merganser.meta.snapshot import COMPACT
 from merganser.storage.protocol import Storage, no_lock
 from merganser.write import buffer
+from tests.s3_server import Bucket
 from tests.serial.workloads import WORKLOADS, Commit, Judge, by_key, changes_of
 from tests.soak.journal import Events, Journal
 
 FAST = {"local.sync": "false"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run keeps its things.
+
+    Attributes:
+        directory: for what it notes, on the local disk.
+        warehouse: of its table.
+        options: of the warehouse.
+    """
+
+    directory: Path
+    warehouse: str
+    options: dict[str, str]
+
+    def table(self) -> Any:
+        """Open the table."""
+        return catalog(self.warehouse, options=self.options).table("db.t")
+
+    def failures(self) -> list[str]:
+        """Return what went wrong in some process."""
+        return [path.read_text() for path in sorted(self.directory.glob("failure-*"))]
 
 
 @dataclass
@@ -78,9 +102,16 @@ class Losing:
 
 
 def run(
-    name: str, *, seconds: float, seed: int = 0, writers: int = 8, pause_s: float = 1.0, losses: float = 0.01
+    name: str,
+    *,
+    seconds: float,
+    seed: int = 0,
+    writers: int = 8,
+    pause_s: float = 1.0,
+    losses: float = 0.01,
+    bucket: Bucket | None = None,
 ) -> Found:
-    """Run a workload in a directory of its own.
+    """Run a workload in a directory of its own, or in a bucket.
 
     Args:
         pause_s: mean time between kills; 0: nobody is killed.
@@ -91,23 +122,24 @@ def run(
     found = Found()
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="merganser-serial-", ignore_cleanup_errors=True) as root:
-        made_in = catalog(root, options=FAST)
+        place = Place(Path(root), root, FAST) if bucket is None else Place(Path(root), bucket.root, bucket.options)
+        made_in = catalog(place.warehouse, options=place.options)
         made_in.create_database("db")
         WORKLOADS[name].create(made_in)
 
         def started(writer: int) -> Any:
-            process = context.Process(target=_write, args=(name, root, writer, rng.randrange(1 << 30), losses))
+            process = context.Process(target=_write, args=(name, place, writer, rng.randrange(1 << 30), losses))
             process.start()
             return process
 
         running = [started(writer) for writer in range(writers)]
-        reader = context.Process(target=_read, args=(name, root))
+        reader = context.Process(target=_read, args=(name, place))
         reader.start()
         try:
-            while not (_open(root).latest_snapshot() or _failures(root)):
+            while not (place.table().latest_snapshot() or place.failures()):
                 time.sleep(0.05)
             end = time.perf_counter() + seconds
-            while time.perf_counter() < end and not _failures(root):
+            while time.perf_counter() < end and not place.failures():
                 time.sleep(min(rng.expovariate(1 / pause_s) if pause_s else seconds, seconds))
                 if pause_s and time.perf_counter() < end:
                     victim = rng.randrange(writers)
@@ -119,37 +151,29 @@ def run(
             for process in (*running, reader):
                 process.kill()
                 process.join()
-        found.problems = _failures(root)
-        _settle(name, root, writers, found)
+        found.problems = place.failures()
+        _settle(name, place, writers, found)
     return found
 
 
-def _settle(name: str, root: str, writers: int, found: Found) -> None:
+def _settle(name: str, place: Place, writers: int, found: Found) -> None:
     """Hold the end state against the commits, and the commits against what writers were told."""
-    table = _open(root)
+    table = place.table()
     commits = _commits(table, 0, 1 << 60)
     found.commits = len(commits)
     found.per_writer = [sum(writer == one for one, _ in commits) for writer in range(writers)]
-    found.events = Events(Path(root) / "events").counts()
+    found.events = Events(place.directory / "events").counts()
     found.reads = found.events.pop("read", 0)
     if len(set(commits)) < len(commits):
         found.problems.append(f"{name}: a commit was applied twice")
     for writer in range(writers):
-        told, tried = Journal(Path(root) / f"journal-{writer}").position()
+        told, tried = Journal(place.directory / f"journal-{writer}").position()
         made = sorted(n for one, n in commits if one == writer)
         if made != list(range(1, len(made) + 1)) or not told <= len(made) <= tried:
             found.problems.append(f"{name}: writer {writer} was told {told} of {tried}; the table has {made[-3:]}")
     if why := Judge(name).wrong(commits, table.read().to_pylist()):
         found.problems.append(f"end: {why}")
     found.problems += [f"check: {finding}" for finding in table.check()]
-
-
-def _failures(root: str) -> list[str]:
-    return [path.read_text() for path in sorted(Path(root).glob("failure-*"))]
-
-
-def _open(root: str) -> Any:
-    return catalog(root, options=FAST).table("db.t")
 
 
 def _commits(table: Any, after: int, up_to: int) -> list[Commit]:
@@ -164,16 +188,16 @@ def _commits(table: Any, after: int, up_to: int) -> list[Commit]:
     return found
 
 
-def _write(name: str, root: str, writer: int, seed: int, losses: float) -> None:
+def _write(name: str, place: Place, writer: int, seed: int, losses: float) -> None:
     """Commit for ever; after a failure, the same again."""
     logging.disable()  # of upkeep that lost a reply
     rng = random.Random(seed)
-    table = _open(root)
+    table = place.table()
     table.env.storage = Losing(table.env.storage, rng, losses)
     if rng.random() < 0.5:  # as a writer on a store without locks
         table.env.storage.locks = False
         buffer.SMALL_BYTES = 0
-    journal, events = Journal(Path(root) / f"journal-{writer}"), Events(Path(root) / "events")
+    journal, events = Journal(place.directory / f"journal-{writer}"), Events(place.directory / "events")
     told, tried = journal.position()
     n = tried if tried > told else told + 1
     while True:
@@ -184,7 +208,7 @@ def _write(name: str, root: str, writer: int, seed: int, losses: float) -> None:
             events.note(type(error).__name__)
             continue
         except BaseException as error:
-            (Path(root) / f"failure-{time.time_ns()}").write_text(f"{name}: writer {writer}: {error!r}")
+            (place.directory / f"failure-{time.time_ns()}").write_text(f"{name}: writer {writer}: {error!r}")
             raise
         journal.done(n)
         n += 1
@@ -212,10 +236,10 @@ def _commit(name: str, table: Any, commit: Commit) -> None:
     table.write(data, kinds=kinds, commit_user=str(commit[0]), identifier=commit[1])
 
 
-def _read(name: str, root: str) -> None:
+def _read(name: str, place: Place) -> None:
     """Read for ever, and judge what was read."""
-    events, judge = Events(Path(root) / "events"), Judge(name)
-    table = _open(root)
+    events, judge = Events(place.directory / "events"), Judge(name)
+    table = place.table()
     commits: list[Commit] = []
     seen = 0
     while True:
@@ -229,7 +253,7 @@ def _read(name: str, root: str) -> None:
         except MerganserError as error:
             why = repr(error)
         if why:
-            (Path(root) / f"failure-{time.time_ns()}").write_text(f"snapshot {seen}: {why}")
+            (place.directory / f"failure-{time.time_ns()}").write_text(f"snapshot {seen}: {why}")
             return
         events.note("read")
         time.sleep(0.02)

@@ -183,7 +183,6 @@ class TracedEnv(Env):
         super().__init__(storage, clock=lambda: _NOW, threads=2, random=random.Random(1))  # type: ignore[arg-type]
         self.log = log
         self._ids = itertools.count(1)
-        self._asking = False
 
     def new_id(self) -> str:
         return f"00000000-0000-4000-8000-{next(self._ids):012x}"
@@ -204,39 +203,26 @@ class TracedEnv(Env):
         return done
 
     def map(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        return self._side_by_side(work, items, self.threads, asking=False)
+        return self._side_by_side(work, items, self.threads)
 
     def fetch(self, ask: Callable[[T], R], items: Iterable[T], *, at_once: int | None = None) -> list[R]:
-        return self._side_by_side(ask, items, 1 if self._asking else self.requests if at_once is None else at_once)
-
-    def beside(self, *asks: Callable[[], Any]) -> tuple[Any, ...]:
-        return tuple(self._side_by_side(lambda ask: ask(), asks, len(asks)))
+        return self._side_by_side(ask, items, self.requests if at_once is None else at_once)
 
     def gather(self, work: Callable[[T], Iterable[R]], items: Iterable[T], *, waiting_max: int = 2) -> Iterator[R]:
-        for results in self._side_by_side(lambda item: [*work(item)], items, self.threads, asking=False):
+        for results in self._side_by_side(lambda item: [*work(item)], items, self.threads):
             yield from results
 
     def ahead(self, items: Generator[T, None, None]) -> Generator[T, None, None]:
         return items
 
-    def _side_by_side(
-        self, work: Callable[[T], R], items: Iterable[T], workers: int, *, asking: bool = True
-    ) -> list[R]:
-        """Do the work of each item, at the time at which the first of some workers has time for it.
-
-        Args:
-            asking: requests inside are sent one by one, as `Env.fetch` does inside of itself.
-        """
+    def _side_by_side(self, work: Callable[[T], R], items: Iterable[T], workers: int) -> list[R]:
+        """Do the work of each item, at the time at which the first of some workers has time for it."""
         free, results = [self.log.now] * workers, []
-        outer, self._asking = self._asking, asking
-        try:
-            for item in items:
-                worker = free.index(min(free))
-                self.log.now = free[worker]
-                results.append(work(item))
-                free[worker] = self.log.now
-        finally:
-            self._asking = outer
+        for item in items:
+            worker = free.index(min(free))
+            self.log.now = free[worker]
+            results.append(work(item))
+            free[worker] = self.log.now
         self.log.now = max(free)
         return results
 
