@@ -30,6 +30,7 @@ import pytest
 import merganser as mg
 from merganser.cli.main import main
 from merganser.sql.tokens import pieces
+from tests.conformance.quick import INTERPRETED
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -82,11 +83,13 @@ def test_the_examples_of_pages_with_spark_run(tmp_path: Path) -> None:
             *(f"os.chdir({str(tmp_path / str(i))!r}); run_page(Path({str(page)!r}))" for i, page in enumerate(pages)),
         ]
     )
+    options = {"spark.sql.shuffle.partitions": "4", **INTERPRETED}
+    submitted = " ".join(f"--conf {key}={value}" for key, value in options.items())
     settings = {
         "PYTHONPATH": str(ROOT),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_SUBMIT_ARGS": "--conf spark.sql.shuffle.partitions=4 " + os.environ["PYSPARK_SUBMIT_ARGS"],
+        "PYSPARK_SUBMIT_ARGS": f"{submitted} {os.environ['PYSPARK_SUBMIT_ARGS']}",
     }
     done = subprocess.run(
         [sys.executable, "-c", code],

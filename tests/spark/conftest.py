@@ -16,6 +16,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import SparkSession
 
 import merganser.spark as ms
+from tests.conformance.quick import INTERPRETED
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,6 +38,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
         "spark.log.level": "OFF",
         "spark.sql.session.timeZone": "America/New_York",
+        **INTERPRETED,
     }.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,16 @@ import merganser as mg
 import merganser.spark as ms
 from merganser import changes as c
 from merganser.errors import ConflictError, InvalidInputError
+from tests.conformance.quick import quick_options
 
 pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(autouse=True)
+def one_task(spark: Any) -> Iterator[None]:
+    """Shuffle a few rows into one task instead of four."""
+    with quick_options(spark, spark.conf.get("spark.sql.session.timeZone")):
+        yield
 
 
 @pytest.fixture

@@ -33,24 +33,24 @@ def _rows(session: Any) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.campaign(1 / 4)
+@pytest.mark.parametrize("statement", STATEMENTS)
 @pytest.mark.parametrize("layout", ["key", "no-key-vectors"])
 @pytest.mark.parametrize("tasks", [False, True], ids=["driver", "tasks"])
 def test_a_statement_is_computed_again_if_the_rows_that_its_query_read_have_changed(
-    session: Any, catalog: mg.Catalog, monkeypatch: pytest.MonkeyPatch, layout: str, tasks: bool
+    session: Any, catalog: mg.Catalog, monkeypatch: pytest.MonkeyPatch, layout: str, tasks: bool, statement: str
 ) -> None:
     other = catalog.session()
     other.sql("USE shop")
-    for i, (name, statement) in enumerate(STATEMENTS.items()):
-        text = list(OTHERS.values())[i % len(OTHERS)]
-        made(other.sql, layout)
-        other.sql(f"{text}; {statement}")
-        expected = _rows(session)
-        made(other.sql, layout)
-        with monkeypatch.context() as patch:
-            if tasks:
-                patch.setattr(spark_sql, "_LOCAL_BYTES", -1)
-                patch.setattr("merganser.spark.merging.FILES_FROM_BYTES", 1)
-            with committed_between(lambda text=text: other.sql(text)) as runs:  # type: ignore[misc]
-                session.sql(statement)
-        assert _rows(session) == expected, name
-        assert len(runs) == 2, name
+    text = list(OTHERS.values())[list(STATEMENTS).index(statement) % len(OTHERS)]
+    made(other.sql, layout)
+    other.sql(f"{text}; {STATEMENTS[statement]}")
+    expected = _rows(session)
+    made(other.sql, layout)
+    with monkeypatch.context() as patch:
+        if tasks:
+            patch.setattr(spark_sql, "_LOCAL_BYTES", -1)
+            patch.setattr("merganser.spark.merging.FILES_FROM_BYTES", 1)
+        with committed_between(lambda: other.sql(text)) as runs:
+            session.sql(STATEMENTS[statement])
+    assert _rows(session) == expected
+    assert len(runs) == 2

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import merganser as mg
+from tests.conformance.quick import INTERPRETED
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "streams.md"
@@ -63,4 +64,10 @@ def _run(directory: Path, *arguments: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    return os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(ROOT)}
+    options = " ".join(f"--conf {key}={value}" for key, value in INTERPRETED.items())
+    return os.environ | {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": f"{options} {os.environ['PYSPARK_SUBMIT_ARGS']}",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": str(ROOT),
+    }
