@@ -148,7 +148,9 @@ def _computed(
     try:
         if limits.memory is not None:
             connection.execute(f"SET memory_limit = '{limits.memory} bytes'")
-        connection.execute(f"SET TimeZone = '{bound.setting.zone or 'UTC'}'")
+        else:
+            connection.execute("RESET memory_limit")  # another query may have set it, and it is one for the process
+        connection.execute(f"SET TimeZone = '{_zone(bound.setting.zone)}'")
         for reference, scan in zip(bound.references, scans, strict=True):
             views.show(reference.view, scan)
         yield from connection.sql(bound.text).to_arrow_reader(_BATCH)
@@ -163,6 +165,11 @@ def _computed(
         if timer is not None:
             timer.cancel()
         connection.close()
+
+
+def _zone(zone: str | None) -> str:
+    """Return the name that DuckDB has for a time zone; None: UTC."""
+    return "UTC" if zone is None else f"GMT{zone}" if zone[0] in "+-" else zone
 
 
 @dataclass

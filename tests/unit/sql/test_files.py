@@ -16,7 +16,7 @@ import pytest
 import merganser as mg
 from merganser.errors import FormatError
 from merganser.scan.plain import PlainScan, plain_scan
-from merganser.sql.query import hidden, views
+from merganser.sql.query import duck, hidden, views
 from tests.golden.test_golden import NAMES, TABLES
 
 KEY: dict[str, Any] = {"primary_key": ["p", "k"], "options": {"bucket": "2", "target-file-size": "4 kb"}}
@@ -359,10 +359,17 @@ def test_memory_is_bounded(catalog: mg.Catalog) -> None:
     count = 300_000
     table.write(pa.table({"k": pa.array(range(count), pa.int32()), "v": [f"text {i:050d}" for i in range(count)]}))
     session = catalog.session()
+    before = _memory_limit()
     session.sql("SET 'sql.memory' = '40 mb'")
     try:
         found = session.sql("SELECT count(*) AS n FROM (SELECT v, max(k) FROM t GROUP BY v)")
+        assert _memory_limit() != before
     finally:
-        session.sql("SET 'sql.memory' = '8 gb'")
+        session.sql("RESET 'sql.memory'")
         session.sql("SELECT 1")
     assert found.to_pylist() == [{"n": count}]
+    assert _memory_limit() == before
+
+
+def _memory_limit() -> object:
+    return duck._root().execute("SELECT current_setting('memory_limit')").fetchone()

@@ -339,3 +339,12 @@ def test_rows_that_are_equal_to_a_subquery_get_one_value(log: Session) -> None:
 def test_a_time_beyond_milliseconds_is_refused(session: Session) -> None:
     with pytest.raises(InvalidInputError, match="a TIME ends at milliseconds"):
         session.sql("SELECT :at AS t", {"at": time(1, 2, 3, 4)})
+
+
+@pytest.mark.parametrize(("zone", "hour", "minute"), [("+02:00", 5, 4), ("-03:30", 23, 34), ("Europe/Berlin", 4, 4)])
+def test_a_session_computes_in_its_time_zone(session: Session, zone: str, hour: int, minute: int) -> None:
+    session.sql("CREATE TABLE z (t TIMESTAMP_LTZ(3))")
+    session.sql("INSERT INTO z VALUES (TIMESTAMP_LTZ '2026-01-02 03:04:05Z')")
+    session.sql(f"SET timezone = '{zone}'")
+    found = session.sql("SELECT hour(t) AS h, minute(t) AS m FROM z WHERE t < TIMESTAMP_LTZ '2026-01-03 00:00:00Z'")
+    assert found.to_pylist() == [{"h": hour, "m": minute}]
