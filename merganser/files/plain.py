@@ -32,6 +32,9 @@ _MICROS: Final = 6
 _PATTERN: Final = re.compile(r"[*?\[\]{}]")
 """What other engines read as a pattern of names."""
 
+_UNSEEN: Final = ("_", ".")
+"""How names begin of files that Spark passes over without a word."""
+
 _ROWS_MAX: Final = (1 << 31) - 1
 """Most rows of a file: DuckDB counts bits by 32-bit integers."""
 
@@ -84,6 +87,8 @@ def plain_file(
         by: who decodes it. Spark verifies pages itself.
     """
     if _PATTERN.search(target.path) or target.is_newer or target.file.row_count > _ROWS_MAX:
+        return None
+    if by == "spark" and target.path.rpartition("/")[2].startswith(_UNSEEN):
         return None
     if not all(_is_plain(field.type) for field in columns):
         return None

@@ -236,6 +236,18 @@ def test_odd_names_of_partitions(native: Native, catalog: mg.Catalog) -> None:
     assert native.arrow("SELECT k FROM t WHERE p = '1'").num_rows == 1
 
 
+@pytest.mark.parametrize("prefix", ["_x", "."])
+def test_files_that_spark_takes_for_hidden(native: Native, catalog: mg.Catalog, prefix: str) -> None:
+    table = catalog.create_table("default.t", {"k": "INT"})
+    table.write([{"k": 1}])
+    native.same("default.t")
+    assert native.whole
+    catalog.sql(f"ALTER TABLE t SET ('data-file.prefix' = '{prefix}')")
+    catalog.table("default.t").write([{"k": 2}])
+    native.same("default.t")
+    assert not native.whole
+
+
 def test_settings_that_lose_or_change_rows_are_not_used(
     native: Native, catalog: mg.Catalog, settings: Callable[[str, str], None]
 ) -> None:
