@@ -20,6 +20,7 @@ crosses from executors to the driver.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any, ClassVar
 
 
@@ -79,10 +80,30 @@ class SqlSyntaxError(InvalidInputError):
     code = "sql-syntax"
 
 
+class Overtaken(Enum):
+    """What of a change another commit has overtaken. The same change, made again from the newest state, may succeed."""
+
+    ROWS = "the rows that it was made from"
+    QUERY = "the rows that a query read which gave it its rows"
+    FILES = "the files or deletion vectors that it replaces"
+    BUCKETS = "the buckets that it gave to keys"
+
+
 class ConflictError(MerganserError):
-    """Another commit changed the same files or columns. Nothing of this change is visible; plan again and retry."""
+    """Another commit changed the same files or columns. Nothing of this change is visible; plan again and retry.
+
+    Attributes:
+        overtaken: what another commit has overtaken; None: something else, such as a column that the change names.
+    """
 
     code = "conflict"
+
+    def __init__(self, message: str, *, overtaken: Overtaken | None = None, **context: Any) -> None:
+        super().__init__(message, **context)
+        self.overtaken = overtaken
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.message, {**self.context, "overtaken": self.overtaken}))
 
 
 class SnapshotExistsError(ConflictError):

@@ -13,7 +13,7 @@ from typing import Protocol
 from merganser.codec.binary_row import deserialize
 from merganser.codec.stored import sort_key
 from merganser.commit.message import CommitMessage
-from merganser.errors import ConflictError, InvalidInputError
+from merganser.errors import ConflictError, InvalidInputError, Overtaken
 from merganser.meta.data_file import ADD, ManifestEntry
 from merganser.meta.index_manifest import DELETION_VECTORS, HASH, IndexEntry, combined, stands_alone
 from merganser.meta.live_files import BucketId, LiveFiles
@@ -43,6 +43,7 @@ def check_removals(changes: Sequence[ManifestEntry], live: LiveFiles, *, table: 
             f"{len(removed)} files that this change replaces (first: '{lost[0].file.name}' in bucket "
             f"{lost[0].bucket}). Nothing was changed. Plan the change again from snapshot {snapshot}.",
             table=table,
+            overtaken=Overtaken.FILES,
             snapshot=snapshot,
             replaced=lost[0].file.name,
         )
@@ -205,6 +206,7 @@ def check_keys(messages: Sequence[CommitMessage], index: Callable[[], Sequence[I
             "gave one of its new keys another bucket, or replaced the keys that it relied on. Nothing was changed. "
             "Write the rows again. If several jobs write the same new keys at the same time, set 'bucket' to a number "
             "in a new table.",
+            overtaken=Overtaken.BUCKETS,
             table=table,
             partitions=changed,
         )
@@ -266,6 +268,7 @@ def _other_vectors(table: str, name: str, bucket: int, snapshot: int) -> Conflic
         f"{bucket} (first: '{name}'). Nothing was changed. Plan the change again from snapshot {snapshot}.",
         table=table,
         snapshot=snapshot,
+        overtaken=Overtaken.FILES,
         file=name,
         replaced=name,
     )
@@ -320,6 +323,7 @@ def check_total_buckets(
                     f"cannot commit to '{table}': the rows were written into {total} buckets, and another commit up "
                     f"to snapshot {snapshot} moved their partition to {other}. Nothing was changed. Open the table "
                     "again and repeat the write.",
+                    overtaken=Overtaken.BUCKETS,
                     table=table,
                     snapshot=snapshot,
                     buckets=other,
@@ -329,6 +333,7 @@ def check_total_buckets(
                     f"cannot write to '{table}': this writer began with {total} buckets, and another job has moved a "
                     f"partition of its rows to {other} since. Nothing was written. Open the table again and repeat the "
                     "write.",
+                    overtaken=Overtaken.BUCKETS,
                     table=table,
                     buckets=other,
                 )
@@ -379,6 +384,7 @@ def check_new_partitions(
         raise ConflictError(
             f"cannot commit to '{table}': the rows were written into {overtaken[0]} buckets, and another job has given "
             f"the table {other} since. Nothing was changed. Open the table again and repeat the write.",
+            overtaken=Overtaken.BUCKETS,
             table=table,
             snapshot=snapshot,
             buckets=other,
@@ -468,7 +474,7 @@ def check_reads(
     delta: Callable[[Snapshot], Iterable[ManifestEntry]],
     *,
     table: str,
-    by: str = "read",
+    by: Overtaken = Overtaken.ROWS,
 ) -> None:
     """Refuse a change that was made from rows which another commit has changed since.
 
@@ -478,11 +484,11 @@ def check_reads(
         since: the snapshots from the newest downwards; the check reads them as far as the state that was read.
         delta: returns the entries of a snapshot's own commit.
         table: the name of the table, for messages.
-        by: "read" if the change read the rows, "source" if a query did that gave the change its rows.
+        by: ROWS if the change read them, QUERY if a query did that gave the change its rows.
 
     Raises:
         ConflictError: another commit changed a bucket, or that cannot be ruled out, since snapshots have expired or
-            the table was rolled back. Nothing was changed. `context[by]` is the id of the snapshot that was read.
+            the table was rolled back. Nothing was changed. `overtaken` is `by`.
     """
     read_id = 0 if reads.snapshot is None else reads.snapshot.id
     found: Snapshot | None = None
@@ -516,12 +522,13 @@ def check_reads(
         raise _read_before(f"snapshot {read_id} has expired or was rolled back", table, read_id, by)
 
 
-def _read_before(what: str, table: str, read_id: int, by: str) -> ConflictError:
+def _read_before(what: str, table: str, read_id: int, by: Overtaken) -> ConflictError:
     return ConflictError(
         f"cannot commit to '{table}': {what} after this change was made from snapshot {read_id}. Nothing was changed. "
         "Make the change again from the newest snapshot.",
+        overtaken=by,
         table=table,
-        **{by: read_id},
+        read=read_id,
     )
 
 

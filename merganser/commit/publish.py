@@ -70,6 +70,7 @@ from merganser.errors import (
     FormatError,
     InvalidInputError,
     MerganserError,
+    Overtaken,
     SnapshotExistsError,
     StorageError,
     UnsupportedError,
@@ -313,11 +314,11 @@ class Publisher:
         """Refuse rows that a query gave, if what it read has changed up to a state.
 
         Raises:
-            ConflictError: see `check_reads`; `context` has "source".
+            ConflictError: see `check_reads`; `overtaken` is QUERY.
         """
         if reads is not None:
             newest_first = self.reader.newest_first(state)
-            check_reads(reads, newest_first, self.reader.delta, table=self.table.name, by="source")
+            check_reads(reads, newest_first, self.reader.delta, table=self.table.name, by=Overtaken.QUERY)
 
     def _check(self, change: Change, state: TableState) -> None:
         """Refuse a change that may not follow a state.

@@ -28,7 +28,7 @@ from merganser.commit.message import CommitMessage
 from merganser.edit.given import Given, Kinds, given_rows
 from merganser.edit.matching import reads_of_keys
 from merganser.edit.rounds import in_transactions
-from merganser.errors import CommitUnknownError, ConflictError, InvalidInputError, MerganserError
+from merganser.errors import CommitUnknownError, ConflictError, InvalidInputError, MerganserError, Overtaken
 from merganser.lookup.lookup import shared_lookup
 from merganser.lsm.abandoned import remove_files
 from merganser.merge.groups import Groups, Mask, Positions, groups_of
@@ -384,7 +384,7 @@ class Keeping:
             raise
         except MerganserError as error:
             remove_files(table, self._env, own)
-            if isinstance(error, ConflictError) and "read" not in error.context:
+            if isinstance(error, ConflictError) and error.overtaken is not Overtaken.ROWS:
                 raise ConflictError(error.message, table=table.name) from error  # `messages` cannot be made again here
             raise
 

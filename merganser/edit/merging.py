@@ -300,7 +300,7 @@ class Merge:
     def computed_from(self, reads: Reads | None) -> Merge:
         """Return the merge with what a query read of the table that gave the source its rows.
 
-        If that has changed, `execute` raises a ConflictError whose context has "source": the query has to run again.
+        If that has changed, `execute` raises a ConflictError whose `overtaken` is QUERY: the query has to run again.
         """
         return replace(self, _computed_from=reads)
 

@@ -41,6 +41,7 @@ from merganser.errors import (
     FormatError,
     InvalidInputError,
     MerganserError,
+    Overtaken,
 )
 from merganser.files.index import check_filters
 from merganser.files.layout import check_formats
@@ -102,12 +103,13 @@ def set_primary_key(table: TableDef, env: Env, changes: Iterable[Change]) -> Tab
     try:
         return in_rounds(table, env, lambda _: rekeying.round(), lambda: None)
     except ConflictError as error:
-        if "read" not in error.context:
+        if error.overtaken is not Overtaken.ROWS:
             raise
         raise ConflictError(
             f"{what}: others changed the table again and again while its rows were written anew, the last time as "
             f"follows: {error.message.partition(': ')[2].partition(' Nothing was')[0]} Nothing was changed. Pause the "
             "writers of the table until the call returns, and call it again.",
+            overtaken=error.overtaken,
             **error.context,
         ) from error
     finally:
@@ -367,6 +369,7 @@ class _Rekeying:
             raise ConflictError(
                 f"{self._what}: it was altered by others at the same time. Nothing was changed. Look at the table "
                 "again, and repeat what is still wanted.",
+                overtaken=Overtaken.ROWS,
                 table=made.name,
                 read=state.snapshot.id,
             ) from error

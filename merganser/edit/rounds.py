@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from merganser.commit.turns import Turns
 from merganser.edit.asked import check_same, lost, new_names
-from merganser.errors import ConflictError, ExpiredError
+from merganser.errors import ConflictError, ExpiredError, Overtaken
 from merganser.meta.key_change import check_key
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
@@ -26,12 +26,12 @@ from merganser.write.transaction import Transaction
 
 R = TypeVar("R")
 
-_CAME_BETWEEN: Final = frozenset({"read", "replaced", "partitions", "buckets"})
-"""What the context of a refusal says if the same rows can be written after the commit that came between."""
+_CAME_BETWEEN: Final = frozenset({Overtaken.ROWS, Overtaken.FILES, Overtaken.BUCKETS})
+"""What may be overtaken of rows that are at hand: they can be written after the commit that came between."""
 
-COMPUTED: Final = frozenset({"source"})
+COMPUTED: Final = frozenset({Overtaken.QUERY})
 """The same of rows that a query gave: it has to be run again, too."""
-WRITTEN: Final = COMPUTED | _CAME_BETWEEN - {"read"}
+WRITTEN: Final = COMPUTED | _CAME_BETWEEN - {Overtaken.ROWS}
 """The same of such rows that are written as they are."""
 
 
@@ -40,7 +40,7 @@ def in_rounds(
     env: Env,
     round_: Callable[[bool], R],
     abort: Callable[[], None],
-    lost: frozenset[str] = _CAME_BETWEEN,
+    lost: frozenset[Overtaken] = _CAME_BETWEEN,
 ) -> R:
     """Return the result of the first round that nothing has come between.
 
@@ -48,7 +48,7 @@ def in_rounds(
         round_: reads, writes and commits; it is told whether it is the first one.
         abort: removes what a round wrote that has not committed. The next round takes the number of buckets that the
             table has then.
-        lost: what the context of a refusal says, one of these, if another round may succeed.
+        lost: what may have been overtaken, if another round is to be tried.
 
     Raises:
         ConflictError: other commits came between again and again, until `commit.max-retries` or `commit.timeout`; or
@@ -63,10 +63,8 @@ def in_rounds(
                 return round_(not turns.lost)
             except (ConflictError, ExpiredError) as error:
                 abort()
-                came_between = not lost.isdisjoint(error.context) or (
-                    isinstance(error, ExpiredError) and "read" in lost
-                )
-                if not came_between or not turns.wait_for_next(begun):
+                overtaken = error.overtaken if isinstance(error, ConflictError) else Overtaken.ROWS
+                if overtaken not in lost or not turns.wait_for_next(begun):
                     raise
     finally:
         turns.end()

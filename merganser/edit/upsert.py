@@ -328,8 +328,8 @@ class Upsert:
         """Make rows of those of the newest snapshot, and commit them.
 
         Raises:
-            ConflictError: another commit changed the rows meanwhile, and `context` has "read", or gave new keys other
-                buckets, and it has "partitions"; or the commit failed.
+            ConflictError: another commit changed the rows meanwhile, or gave new keys other buckets: `overtaken` says
+                so; or the commit failed.
         """
         session = self._session
         if given.rows.nbytes <= SMALL_BYTES or not is_first:

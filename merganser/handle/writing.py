@@ -399,7 +399,7 @@ def write_computed(
         computed_from: what the query has read of the table; asked when it has given all rows. None: nothing.
 
     Raises:
-        ConflictError: it has changed; `context` has "source", and the query has to run again.
+        ConflictError: it has changed; `overtaken` is QUERY, and the query has to run again.
     """
     if columns is not None and overwrite is None and table._looks_up_other_columns(columns):
         held = rows if isinstance(rows, pa.Table) else pa.Table.from_batches(rows)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -216,7 +217,7 @@ def _check(old: t.DataType, new: t.DataType, *, column: str, file: _File) -> Non
         )
 
 
-def _reopen(column: str, file: _File, fact: str, **context: str) -> ConflictError:
+def _reopen(column: str, file: _File, fact: str, **context: Any) -> ConflictError:
     """Return the error for a column of a newer schema than the one that is read with."""
     return ConflictError(
         f"cannot read column '{column}' of '{file.name}': {fact}. The schema of the table has changed since this table "

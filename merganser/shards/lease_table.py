@@ -135,7 +135,7 @@ class TableLeases:
         """Change the leases that still are what the caller knows.
 
         Raises:
-            ConflictError: another commit changed them meanwhile, and `context` has "read"; or the commit failed.
+            ConflictError: another commit changed them meanwhile, and `overtaken` is ROWS; or the commit failed.
         """
         session.take_turn()
         keys = self._keys([lease.shard_id for lease in leases])

@@ -171,7 +171,7 @@ def write_rows_of_query(
         computed_from: what the query has read of the table; None: nothing.
 
     Raises:
-        ConflictError: it has changed; `context` has "source", and the query has to run again.
+        ConflictError: it has changed; `overtaken` is QUERY, and the query has to run again.
     """
     transaction = begin(
         table.definition,

@@ -71,7 +71,7 @@ class Engine(Protocol):
         """Write rows as one commit; return its snapshot and the number of rows, if known.
 
         Raises:
-            ConflictError: what the query read of the table has changed; `context` has "source".
+            ConflictError: what the query read of the table has changed; `overtaken` is QUERY.
         """
 
     def insert_stream(self, state: State, table: Table, statement: Insert) -> Result:

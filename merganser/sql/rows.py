@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlglot import exp
 
 from merganser.edit.rounds import COMPUTED, WRITTEN, in_rounds
-from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.errors import InvalidInputError, Overtaken, UnsupportedError
 from merganser.expr.setting import Setting
 from merganser.handle.table import Table
 from merganser.options.registry import did_you_mean
@@ -78,7 +78,7 @@ def _insert(state: State, engine: Engine, statement: s.Insert) -> Result:
     return _serial(table, run, WRITTEN)
 
 
-def _serial(table: Table, run: Callable[[], Result], lost: frozenset[str]) -> Result:
+def _serial(table: Table, run: Callable[[], Result], lost: frozenset[Overtaken]) -> Result:
     """Return the result of a statement that a query computes; computed again if its rows of the table have changed.
 
     So the result is that of running the statement alone on the snapshot that it commits after, as far as the table
