@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""Spark interprets expressions. To compile them takes a fifth of the time of tests with few rows. The demo and the test
+"""Spark interprets expressions. To compile them costs tests with few rows more than it gains. The demo and the test
 on a cluster compile, as users do."""
 
 _QUICK = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false", **INTERPRETED}
