@@ -51,10 +51,11 @@ from merganser.spark.sink import write_rows_of_query
 from merganser.spark.splits import rows_of
 from merganser.spark.stream_sink import write_stream
 from merganser.spark.stream_source import read_stream
-from merganser.spark.types import TIME_AS, arrow_schema_of, spark_schema
+from merganser.spark.types import TIME_AS, arrow_schema_of, spark_batches, spark_schema
 from merganser.sql import rows as inserts
 from merganser.sql.engine import Assigned, Relation
 from merganser.sql.lineage import Use, alias_of, table_nodes, uses
+from merganser.sql.query.keys import looked_up
 from merganser.sql.result import Result
 from merganser.sql.session import Session
 from merganser.sql.sources import FUNCTIONS, Sources, fields_of
@@ -287,6 +288,11 @@ class OnSpark:
         columns = use.columns or _cheapest(fields_of(handle, reference.travel))
         if state.streaming and isinstance(handle, Table | TableView):
             return _stream(self._spark, handle, columns, reference), False
+        source = sources.source_of(reference.node, handle, reference.travel)
+        asked = looked_up(source, columns, use.where)
+        if asked is not None:
+            schema = spark_schema(handle.definition, [f for f in source.fields if f.name in columns])
+            return self._held(spark_batches(asked, arrow_schema_of(schema)), schema), True
         scan = sources.scan(handle, reference.travel, columns, use.where, use.limit)
         if not isinstance(scan, Scan | Changes):
             return self._spark.createDataFrame(scan.to_arrow()), True
@@ -295,8 +301,11 @@ class OnSpark:
             return query_frame(self._spark, scan, plan, use.limit), False
         schema = spark_schema(scan.table, scan.columns)
         form = arrow_schema_of(schema)
-        batches = list(rows_of(plan.job, _in_order(plan), scan.env.storage, form, limit=use.limit))
-        return self._spark.createDataFrame(pa.Table.from_batches(batches, form), schema), True
+        return self._held(rows_of(plan.job, _in_order(plan), scan.env.storage, form, limit=use.limit), schema), True
+
+    def _held(self, batches: Iterator[pa.RecordBatch], schema: s.StructType) -> DataFrame:
+        """Return rows that the driver has."""
+        return self._spark.createDataFrame(pa.Table.from_batches(batches, arrow_schema_of(schema)), schema)
 
     def result(self, state: State, relation: Relation) -> DataFrame:
         """Return the DataFrame."""

@@ -65,7 +65,10 @@ class Sources:
             NotFoundError: no such table, snapshot or tag.
             InvalidInputError: an option of a hint that does not exist.
         """
-        handle, travel = self.found(node)
+        return self.source_of(node, *self.found(node))
+
+    def source_of(self, node: exp.Table, handle: Any, travel: Mapping[str, Any]) -> Source:
+        """Return what a reference reads, of which `found` has returned the table."""
         options = self.name_of(node)[1]
         keyed = isinstance(handle, Table) and bool(handle.primary_key) and not options
         return Source(

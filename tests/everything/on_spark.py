@@ -66,6 +66,7 @@ class SparkHistory(History):
 
     def write(self, rng: random.Random, changes: Sequence[Change], how: Any = None, *, tracked: bool = True) -> None:
         import merganser.spark as ms
+        from merganser.spark.staging import why_not_staged
 
         if not changes or not self._by_spark(rng):
             super().write(rng, changes, how, tracked=tracked)
@@ -73,10 +74,11 @@ class SparkHistory(History):
             self._stream(changes)
         else:
             options = {} if how is None else {"overwrite": how}
+            frame = self._frame(self.arrow(changes))
             through = rng.choice(["auto", "auto", "files"])
-            ms.write(
-                self._frame(self.arrow(changes)), self.table, kinds="op", through=through, changes=tracked, **options
-            )
+            if why_not_staged(frame) is not None:  # such rows are refused
+                through = "auto"
+            ms.write(frame, self.table, kinds="op", through=through, changes=tracked, **options)
 
     def _stream(self, changes: Sequence[Change]) -> None:
         """Write rows as one batch of a stream."""

@@ -42,7 +42,7 @@ def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def views(spark: SparkSession) -> set[str]:
-    return {table.name for table in spark.catalog.listTables() if table.isTemporary}
+    return {row.tableName for row in spark.sql("SHOW TABLES").collect() if row.isTemporary}
 
 
 def test_system_tables_of_the_catalog(spark: SparkSession, session: Any, catalog: mg.Catalog) -> None:
@@ -76,6 +76,29 @@ def test_tables_too_large_for_the_driver_are_read_and_changed_by_tasks(session: 
     session.sql("ALTER TABLE t CLUSTERED INTO 3 BUCKETS")
     session.sql("CALL sys.compact('shop.t')")
     assert session.sql("SELECT id FROM t LIMIT 5").count() == 5
+
+
+def test_rows_of_whole_keys_are_looked_up_by_the_driver(
+    session: Any, with_tasks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.sql(
+        "CREATE TABLE keyed (id INT, dt DATE, v STRING, n ARRAY<TIMESTAMP(3)>, PRIMARY KEY (id, dt) NOT ENFORCED) "
+        "PARTITIONED BY (dt)"
+    )
+    session.sql("INSERT INTO keyed SELECT id, DATE '2026-01-01', concat('v', id), NULL FROM range(5)")
+    session.sql("INSERT INTO keyed VALUES (2, DATE '2026-01-01', 'new', array(TIMESTAMP '2026-01-01 00:00:00'))")
+
+    def scanned(*_: Any) -> Any:
+        raise AssertionError("it is scanned")
+
+    monkeypatch.setattr(spark_sql, "query_frame", scanned)
+    one = session.sql("SELECT v, n[0] IS NULL, id FROM keyed WHERE id = 2 AND dt = DATE '2026-01-01'")
+    assert rows(one) == [("new", False, 2)]
+    both = "SELECT v FROM keyed WHERE dt = '2026-01-01' AND id IN (1, 4, 9) AND v <> 'v4'"
+    assert rows(session.sql(both)) == [("v1",)]
+    assert rows(session.sql("SELECT v FROM keyed VERSION AS OF 1 WHERE id = 2 AND dt = DATE '2026-01-01'")) == [("v2",)]
+    with pytest.raises(AssertionError, match="it is scanned"):
+        session.sql("SELECT v FROM keyed WHERE id = 2")
 
 
 def test_a_row_outside_of_partition_is_found_by_tasks(session: Any, with_tasks: None) -> None:

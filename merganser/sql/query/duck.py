@@ -19,7 +19,7 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 from merganser.sql.query.bound import BoundQuery, Reference
 from merganser.sql.query.casts import FAILED, MACROS
-from merganser.sql.query.keys import keys_asked
+from merganser.sql.query.keys import looked_up
 from merganser.sql.query.kinds import is_null
 from merganser.sql.query.texts import macros
 from merganser.sql.query.views import Views
@@ -206,17 +206,8 @@ def rows_of(reference: Reference) -> Any:
     """Return the rows that a reference needs, with `schema` and `to_batches`: looked up by key, or scanned for."""
     source, where = reference.source, reference.where
     columns = reference.columns or [source.fields[0].name]
-    if source.lookup is not None:
-        keys = keys_asked(where, source.key, {f.name: f.type for f in source.fields})
-        if keys is not None and where is not None:
-            needed = [*columns, *(name for name in where.columns if name not in columns)]
-            try:
-                found = source.lookup(keys, needed)
-            except (UnsupportedError, InvalidInputError):
-                found = None  # of some tables, rows are not looked up
-            if found is not None:
-                return Held(where.apply(found).select(columns))
-    return source.open(columns, where, reference.limit)
+    found = looked_up(source, columns, where)
+    return source.open(columns, where, reference.limit) if found is None else Held(found)
 
 
 @dataclass(frozen=True)

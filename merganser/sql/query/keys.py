@@ -8,10 +8,12 @@ from typing import Final
 
 import pyarrow as pa
 
+from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.expr.predicate import Predicate, Projection
 from merganser.expr.tree import And, Column, Compare, Expression, In, Literal
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
+from merganser.sql.query.bound import Source
 
 MOST: Final = 1_000
 """Maximum number of keys to look up. With more keys, a scan reads less."""
@@ -46,6 +48,21 @@ def keys_asked(where: Predicate | None, key: Sequence[str], kinds: Mapping[str, 
     rows = list(product(*(range(len(found[name])) for name in key)))
     places = list(zip(*rows, strict=True)) if rows else [()] * len(key)
     return pa.table({name: found[name].take(pa.array(at, pa.int64())) for name, at in zip(key, places, strict=True)})
+
+
+def looked_up(source: Source, columns: Sequence[str], where: Predicate | None) -> pa.Table | None:
+    """Return columns of the rows that pass a filter which names whole keys; None if they have to be scanned for."""
+    if source.lookup is None or where is None:
+        return None
+    keys = keys_asked(where, source.key, {f.name: f.type for f in source.fields})
+    if keys is None:
+        return None
+    needed = [*columns, *(name for name in where.columns if name not in columns)]
+    try:
+        found = source.lookup(keys, needed)
+    except (UnsupportedError, InvalidInputError):  # of some tables, rows are not looked up
+        return None
+    return None if found is None else where.apply(found).select(list(columns))
 
 
 def _conjuncts(node: Expression) -> list[Expression]:
