@@ -16,7 +16,7 @@ before, if that was a moment ago (decision 0080):
    (`metadata_files`): the manifests of delta and changelog and their lists (once; later attempts use them again),
    merged manifests if there are many old ones, the base list, and an index manifest if index files change. All files
    are durable and none is visible: a crash leaves orphans. Beside them, check that the schema is still there. A table
-   that was dropped meanwhile, and perhaps made anew, gets no snapshot from this writer.
+   that was dropped meanwhile, and perhaps created again, gets no snapshot from this writer.
 4. Create `snapshot-<n+1>`, which must not exist: the commit point. A writer that loses the race goes to 1.
 5. Check that snapshot n is still there (`standing`). If a rollback removed it, or another writer had used the id n+1
    before and that snapshot has expired, remove our snapshot and go to 1. Check for a newer schema as well. The checks

@@ -186,17 +186,17 @@ class SnapshotStore:
         rollback removes the newest first and an expiry never does, so at some moment of the round it was the newest.
         """
         known = self.env.cache.get(self._known_key)
-        with contextlib.suppress(FormatError):  # one is damaged: the list says which is the newest
-            if known is not None:
+        if known is not None:
+            with contextlib.suppress(FormatError):  # one is damaged: the hint, or the list, says which is the newest
                 asks = (self.latest_hint, partial(self.get, known.id), partial(self.get, known.id + 1))
                 hint, kept, above = self.env.beside(*asks)
                 if kept is not None and same_snapshot(kept, known):
                     seen = Seen(kept, kept) if above is None else self._above(kept, above, hint, meanwhile)
                     if seen.newest is not None:
                         return hint, seen.newest.id, seen
-            else:
-                hint = self.latest_hint()
-            if hint:
+        hint = self.latest_hint()
+        if hint:
+            with contextlib.suppress(FormatError):
                 found, above = self.env.fetch(self.get, (hint, hint + 1))
                 if found is not None and above is None:
                     return hint, hint, Seen(found)

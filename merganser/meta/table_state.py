@@ -170,7 +170,9 @@ class MetaReader:
         if isinstance(known, TableState) and known.snapshot is not None:
             if same_snapshot(known.snapshot, snapshot):
                 return known if known.snapshot == snapshot else replace(known, snapshot=snapshot)
-            carried = self._carry(known, snapshot, seen)
+            carried = None
+            with contextlib.suppress(FormatError):  # one before it is damaged or has expired: its own lists say all
+                carried = self._carry(known, snapshot, seen)
             if carried is not None:
                 self.keep(carried)
                 return carried
@@ -256,7 +258,11 @@ class MetaReader:
         self.env.cache.put(self.paths.manifest(name), values, weight_of(values))
 
     def _carry(self, known: TableState, snapshot: Snapshot, seen: Seen | None) -> TableState | None:
-        """Return the state of `snapshot` from an older one and the deltas between, or None when that is not sure."""
+        """Return the state of `snapshot` from an older one and the deltas between, or None when that is not sure.
+
+        Raises:
+            FormatError: metadata between the two is damaged or missing.
+        """
         start = known.snapshot
         if start is None or not 0 < snapshot.id - start.id <= _STEPS_MAX:
             return None
@@ -273,12 +279,9 @@ class MetaReader:
         if len(steps) < len(between) or any(step.is_apart for step in steps):
             return None
         steps.append(snapshot)
-        try:
-            deltas = self._lists([_delta(step) for step in steps])
-            self._decoded([*chain.from_iterable(deltas)])  # all at once; below they come from the cache
-            entries = [self._entries_of(manifests) for manifests in deltas]
-        except FormatError:  # a step between may have expired meanwhile; what the snapshot itself names says all
-            return None
+        deltas = self._lists([_delta(step) for step in steps])
+        self._decoded([*chain.from_iterable(deltas)])  # all at once; below they come from the cache
+        entries = [self._entries_of(manifests) for manifests in deltas]
         live = known.live
         for step, added in zip(steps, entries, strict=True):
             live = self._applied(live, step, added)

@@ -334,8 +334,9 @@ class Transaction:
         # A call that looked at rows and has a number was applied also if it changed none: later it might change some.
         allow_empty = allow_empty or (self.identifier != BATCH_IDENTIFIER and (reads is not None or edit is not None))
         if not messages and removes is None and not allow_empty and self.watermark is None:
-            publisher = Publisher(self.table, self.env)  # from newer rows there might be something to commit
-            publisher.check_computed_from(self.computed_from, publisher.reader.latest())
+            if self.computed_from is not None:  # from newer rows there might be something to commit
+                publisher = Publisher(self.table, self.env)
+                publisher.check_computed_from(self.computed_from, publisher.reader.latest())
             return None
         stands_on, self._standing = self._standing, None  # a repeat looks again
         change = Change(

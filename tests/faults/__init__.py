@@ -8,7 +8,7 @@ from merganser.testing.faulty import Fault, run_every
 from tests.seeds import day
 
 STEP = int(os.environ.get("MERGANSER_FAULT_STEP", "14"))
-"""In long fault tests, one storage call of so many is struck, each day another one. 1: every call."""
+"""Long fault tests strike one storage call in this number of calls, each day another one. 1: every call."""
 
 
 def run_some(*arguments: Any, **options: Any) -> int:

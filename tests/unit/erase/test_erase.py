@@ -732,3 +732,14 @@ def test_files_outside_of_the_table_are_reported_and_stay(tmp_path: Path) -> Non
     assert [one.name for one in report.held] == [str(folder / "one.parquet")]
     assert (folder / "one.parquet").exists()
     assert rows_of(table) == [row("a")]
+
+
+def test_the_removal_of_orphans_takes_a_note_that_was_never_whole() -> None:
+    catalog = catalog_over(memory_with({}, "erase-orphans"))
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", "k INT")
+    path = f"{table.path}/erase/.erase-1.2.tmp"
+    table.env.storage.replace(path, b'{"files": ["k=secret')
+    late = datetime.now(UTC) + timedelta(days=1)
+    assert table.remove_orphans(older_than=late, dry_run=False) == (path,)
+    assert not table.env.storage.exists(path)

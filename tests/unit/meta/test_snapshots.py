@@ -14,7 +14,7 @@ from merganser.errors import FormatError, NotFoundError
 from merganser.meta.snapshot import Snapshot, snapshot_from_json
 from merganser.meta.snapshots import SnapshotStore
 from merganser.storage.paths import TablePaths
-from merganser.testing.builders import PatientEnv, memory_with
+from merganser.testing.builders import PatientEnv, catalog_over, memory_with
 
 _names = itertools.count()
 MINIMAL = Snapshot(
@@ -175,3 +175,31 @@ def test_a_walk_back_reads_ahead_and_stops_at_what_is_missing_or_damaged_only_wh
     assert [next(ids).id for _ in range(10)] == list(range(200, 190, -1))
     with pytest.raises(FormatError, match="snapshot-190"):
         next(ids)
+
+
+def test_a_process_that_knows_a_snapshot_passes_over_damage_below_the_newest_and_tells_of_the_newest() -> None:
+    store = _store()
+    store.create(MINIMAL)
+    assert store.latest() == MINIMAL
+    newest = replace(MINIMAL, id=2)
+    SnapshotStore(store.paths, PatientEnv(store.env.storage), "db.t").create(newest)
+    store.env.storage.replace(store.paths.snapshot(1), b"{damaged")
+    assert store.latest() == newest
+    store.env.storage.replace(store.paths.snapshot(1), MINIMAL.to_json())
+    store._know(MINIMAL)
+    store.env.storage.replace(store.paths.snapshot(2), b"{damaged")
+    with pytest.raises(FormatError, match="snapshot-2"):
+        store.latest()
+    assert store.latest_id() == 2
+
+
+def test_a_state_is_read_although_the_snapshot_that_a_process_knows_is_damaged() -> None:
+    catalog = catalog_over(memory_with({}, f"snapshots-{next(_names)}"))
+    catalog.create_database("db")
+    writer = catalog.create_table("db.t", "k INT")
+    writer.write([{"k": 1}])
+    reader = catalog_over(catalog.env.storage).table("db.t")
+    assert reader.read().count() == 1
+    writer.write([{"k": 2}])
+    catalog.env.storage.replace(writer.definition.paths.snapshot(1), b"{damaged")
+    assert reader.read().count() == 2
