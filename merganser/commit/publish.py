@@ -77,12 +77,12 @@ from merganser.errors import (
 )
 from merganser.meta.commit_metrics import TOTALS, CommitMetrics
 from merganser.meta.data_file import ADD, DELETE, DataFile, ManifestEntry
+from merganser.meta.followed import bucket_numbers
 from merganser.meta.index_manifest import HASH, IndexEntry, combined
 from merganser.meta.kept import has_expired
 from merganser.meta.key_change import fitting, key_ids, replaced
 from merganser.meta.lineage import rescaled
 from merganser.meta.live_files import LiveFiles
-from merganser.meta.newest import bucket_numbers
 from merganser.meta.row_counts import ROWS_CHANGED, RowEdit, counted
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.shards import FORGOTTEN

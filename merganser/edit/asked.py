@@ -14,12 +14,10 @@ from merganser.expr.names import Sides
 from merganser.expr.predicate import Predicate
 from merganser.expr.setting import Setting
 from merganser.expr.text import parse_predicate, to_predicate
-from merganser.meta.newest import Look, for_changing, look
 from merganser.meta.table_def import TableDef
 from merganser.rules.starts import starts_given
 from merganser.schema import types as t
 from merganser.schema.table_schema import TableSchema
-from merganser.storage.env import Env
 
 
 def filter_of(where: Any, table: TableDef, action: str, setting: Setting) -> Predicate:
@@ -79,41 +77,6 @@ def check_is_newest(table: TableDef, action: str) -> None:
         )
 
 
-def as_it_is_now(table: TableDef, env: Env, names: Collection[str], action: str) -> tuple[TableDef, Look]:
-    """Return the table with its newest schema, and the look that found it.
-
-    Args:
-        names: the columns that the call names.
-
-    Raises:
-        ConflictError: one of them is another one now. Nothing was written.
-    """
-    seen = look(table, env)
-    now = for_changing(table, env, action, seen)
-    if now.schema.id != table.schema.id:
-        check_same(table.name, table.schema, now.schema, names, action)
-    return now, seen
-
-
-def check_same(name: str, then: TableSchema, now: TableSchema, names: Collection[str], action: str) -> None:
-    """Refuse columns that are others in another schema.
-
-    Args:
-        name: of the table.
-        names: the columns.
-
-    Raises:
-        ConflictError: says which ones, and what became of them. Nothing was written.
-    """
-    changed = [_became(field, now) for field in then.fields if field.name in names and not _is_same(field, now)]
-    if changed:
-        raise ConflictError(
-            f"{action}: since it was opened with schema {then.id}, {'; '.join(changed)} (schema {now.id}). Nothing was "
-            "written. Open the table again.",
-            table=name,
-        )
-
-
 def new_names(then: TableSchema, now: TableSchema) -> list[str]:
     """Return the columns that an older schema lacks."""
     known = {field.id for field in then.fields}
@@ -132,21 +95,3 @@ def lost(name: str, then: TableSchema, now: TableSchema, new: Collection[str], a
         f"{', '.join(new)} (schema {now.id}). Nothing was written. Open the table again.",
         table=name,
     )
-
-
-def _is_same(field: t.Field, now: TableSchema) -> bool:
-    """Return whether a column has the same name and type now; it may hold nulls or no longer."""
-    kind = field.type.with_nullable(True)
-    return any(
-        (other.id, other.name, other.type.with_nullable(True)) == (field.id, field.name, kind) for other in now.fields
-    )
-
-
-def _became(field: t.Field, now: TableSchema) -> str:
-    other = next((other for other in now.fields if other.id == field.id), None)
-    if other is None:
-        again = ", and another one has its name" if field.name in now.names else ""
-        return f"column '{field.name}' was dropped{again}"
-    if other.name != field.name:
-        return f"column '{field.name}' was renamed to '{other.name}'"
-    return f"column '{field.name}' was changed from {field.type} to {other.type}"

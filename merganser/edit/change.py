@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from merganser.edit.asked import as_it_is_now, check_is_newest
+from merganser.edit.asked import check_is_newest
 from merganser.edit.assign import Assignments
 from merganser.edit.matching import Matching
 from merganser.edit.removal import RemovalJob, removals
@@ -29,8 +29,8 @@ from merganser.expr.predicate import Predicate
 from merganser.files.masks import vectors_by_bucket
 from merganser.lsm.abandoned import remove_files
 from merganser.meta.data_file import DELETE, ManifestEntry
+from merganser.meta.followed import Look, for_changing, look
 from merganser.meta.live_files import LiveFiles
-from merganser.meta.newest import Look
 from merganser.meta.row_counts import RowCounts, RowEdit
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
@@ -84,7 +84,8 @@ class Change:
         """
         check_is_newest(self.table, self.action)
         named = self.where.columns | (frozenset() if self.sets is None else self.sets.named)
-        table, seen = as_it_is_now(self.table, self.env, named, self.action)
+        seen = look(self.table, self.env)
+        table = for_changing(self.table, self.env, self.action, named, seen)
         if table.schema.id == self.table.schema.id:
             return replace(self, seen=seen)._done()
         sets = None if self.sets is None else self.sets.of(table)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
-from merganser.edit.asked import as_it_is_now, condition_of, new_names
+from merganser.edit.asked import condition_of, new_names
 from merganser.edit.assign import SOURCE, TARGET, assignments, by_name, fixed_columns, inserted
 from merganser.edit.clauses import SHOWN_MAX, Clause, Clauses, examples, taken
 from merganser.edit.joined import On, Source
@@ -37,7 +37,7 @@ from merganser.lookup.lookup import shared_lookup
 from merganser.lsm.abandoned import remove_files
 from merganser.merge.groups import Positions
 from merganser.merge.keys import polars_column, sorted_positions
-from merganser.meta.newest import Look
+from merganser.meta.followed import Look, for_changing, look
 from merganser.meta.row_counts import RowCounts, RowEdit
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
@@ -164,7 +164,8 @@ class Merge:
                 f"{self._action}: it has no clause. Nothing was written. Add one, such as when_matched_update(...)."
             )
         named = self._on.reads.union(*(clause.named for clause in every))
-        table, seen = as_it_is_now(self._table, self._env, named, self._action)
+        seen = look(self._table, self._env)
+        table = for_changing(self._table, self._env, self._action, named, seen)
         merge = self if table.schema.id == self._table.schema.id else self._of(table)
         return replace(merge, _seen=seen)._execute()
 

@@ -49,6 +49,7 @@ from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lsm.abandoned import remove_files
 from merganser.merge.keys import sorted_positions
 from merganser.meta.data_file import DELETE, DataFile
+from merganser.meta.followed import columns_of
 from merganser.meta.kept import has_expired
 from merganser.meta.key_change import marked
 from merganser.meta.live_files import EMPTY, BucketId
@@ -433,8 +434,7 @@ class _Rows:
         self.files = _in_order(state)
         self.vectors = vectors
         self._env = env
-        store = SchemaStore(now.paths, env)
-        self._schemas = {number: store.load(number).fields for number in {one.file.schema_id for one in self.files}}
+        self._schemas = columns_of(now, env, (one.file.schema_id for one in self.files))
         schema = replace(made.schema, fields=self.fields, primary_keys=(), options=now.schema.options)
         self._table = replace(now, schema=schema)
 

@@ -14,10 +14,9 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from merganser.commit.turns import Turns
-from merganser.edit.asked import check_same, lost, new_names
+from merganser.edit.asked import lost, new_names
 from merganser.errors import ConflictError, ExpiredError, Overtaken
-from merganser.meta.key_change import check_key
-from merganser.meta.schemas import SchemaStore
+from merganser.meta.followed import as_of, check_key, check_same
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
@@ -120,7 +119,7 @@ def check_columns(table: TableDef, env: Env, snapshot: Snapshot | None, action: 
         check_key(table, env, (snapshot,), action)
     if snapshot is None or snapshot.schema_id <= schema.id:
         return
-    newest = SchemaStore(table.paths, env).load(snapshot.schema_id)
+    newest = as_of(table, env, snapshot.schema_id).schema
     check_same(table.name, schema, newest, schema.names, action)
     new = new_names(schema, newest)
     if new:

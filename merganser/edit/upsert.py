@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from merganser.commit.conflict import Reads
-from merganser.edit.asked import as_it_is_now, lost, new_names
+from merganser.edit.asked import lost, new_names
 from merganser.edit.given import Given, given_rows
 from merganser.edit.images import Images, Upserted, upserted
 from merganser.edit.matching import reads_of_keys
@@ -32,7 +32,7 @@ from merganser.lookup.lookup import shared_lookup
 from merganser.merge.deduplicate import Deduplicate
 from merganser.merge.groups import Mask, Positions
 from merganser.merge.rules import merge_of
-from merganser.meta.newest import for_writing, look
+from merganser.meta.followed import for_changing, for_writing, look
 from merganser.meta.snapshot import COMPACT, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
@@ -91,12 +91,12 @@ class Upsert:
     ) -> None:
         self._action = f"cannot upsert into '{table.name}'"
         known = table
+        seen = look(table, env)
         if table.options.get(w.MERGE_SCHEMA):  # rows say which columns they have
-            seen = look(table, env)
             table = for_writing(table, env, seen)
         else:
             names = table.schema.names if columns is None else columns
-            table, seen = as_it_is_now(table, env, names, self._action)
+            table = for_changing(table, env, self._action, names, seen)
         self._table = table
         self._env = env
         if not table.keyed or table.counting:

@@ -28,7 +28,7 @@ from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
 from merganser.commit.publish import Change as Commit
 from merganser.commit.publish import Publisher
-from merganser.edit.asked import as_it_is_now, check_is_newest, filter_of
+from merganser.edit.asked import check_is_newest, filter_of
 from merganser.edit.change import Change
 from merganser.edit.matching import Matching, reads_of_keys
 from merganser.edit.rewrite import run_here
@@ -42,7 +42,6 @@ from merganser.erase.inventory import (
     StoredFile,
     may_be_of,
     may_hold,
-    schemas_of,
     take_inventory,
     unnamed_file,
 )
@@ -57,10 +56,10 @@ from merganser.files.masks import NO_VECTORS, vectors_by_bucket
 from merganser.lsm.abandoned import remove_files
 from merganser.lsm.held import local_copies
 from merganser.meta.data_file import ManifestEntry
+from merganser.meta.followed import columns_of, for_changing, look
 from merganser.meta.index_manifest import DELETION_VECTORS, HASH
 from merganser.meta.kept import is_kept
 from merganser.meta.live_files import BucketId
-from merganser.meta.newest import look
 from merganser.meta.row_counts import RowCounts, RowEdit
 from merganser.meta.shard_store import ShardStore
 from merganser.meta.shard_stream import stream_of
@@ -169,7 +168,7 @@ class Erasing:
         """
         started = self._now()
         check_is_newest(self.table, self.action)
-        self.table, _ = as_it_is_now(self.table, self.env, self.where.columns, self.action)
+        self.table = for_changing(self.table, self.env, self.action, self.where.columns)
         check_can_erase(self.table, self.action)
         self._finder = Finder(self.table, self.env, Sought.of(self.table, self.where), self.run)
         self._removed.update(finish(self.table, self.env))
@@ -366,7 +365,7 @@ class Erasing:
                 entries[0].total_buckets,
                 table.bucket_directory(partition, bucket),
                 tuple(entry.file for entry in entries),
-                schemas_of(table, env, (entry.file.schema_id for entry in entries)),
+                columns_of(table, env, (entry.file.schema_id for entry in entries)),
                 vectors.get((partition, bucket), NO_VECTORS),
                 self._finder.sought,
             )

@@ -30,7 +30,7 @@ from merganser.lsm.levels import dense_ranks
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.consumers import Consumer, ConsumerStore
 from merganser.meta.data_file import ADD, DataFile, ManifestEntry
-from merganser.meta.key_change import current_schema
+from merganser.meta.followed import as_of, current_schema
 from merganser.meta.manifest_list import ManifestFile
 from merganser.meta.refs import MAIN
 from merganser.meta.schemas import SchemaStore
@@ -38,7 +38,6 @@ from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.scan.plan import by_stats, may_concern, partition_filter, partitions_table, partitions_through
-from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
 from merganser.upkeep.needed_files import NeededFiles
@@ -235,7 +234,7 @@ def _with_keys(env: Env, files: Mapping[str, StoredFile], sought: Sought) -> set
     found = set[str]()
     for (_, number), paths in groups.items():
         table = files[paths[0]].table
-        if SchemaStore(table.paths, env).load(number).trimmed_primary_key != table.key:
+        if as_of(table, env, number).key != table.key:
             found.update(paths)
             continue
         bounds = _bounds(table, [files[path].entry for path in paths])
@@ -248,14 +247,6 @@ def _with_keys(env: Env, files: Mapping[str, StoredFile], sought: Sought) -> set
         inside = np.searchsorted(known, first) < np.searchsorted(known, last, "right")
         found.update(paths[i] for i in np.flatnonzero(inside).tolist())
     return found
-
-
-def schemas_of(table: TableDef, env: Env, ids: Iterable[int]) -> dict[int, tuple[t.Field, ...]]:
-    """Return the columns of some schemas of a line."""
-    store = SchemaStore(table.paths, env)
-    return {
-        number: table.schema.fields if number == table.schema.id else store.load(number).fields for number in set(ids)
-    }
 
 
 def _taken(table: TableDef, env: Env) -> Inventory:

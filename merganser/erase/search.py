@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from merganser.erase.inventory import StoredFile, schemas_of
+from merganser.erase.inventory import StoredFile
 from merganser.erase.sought import Sought, distinct
 from merganser.errors import MerganserError, StorageError
 from merganser.files.read import DataFileReader, FileToRead
 from merganser.meta.data_file import ADD, DataFile, ManifestEntry
+from merganser.meta.followed import columns_of
 from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
 from merganser.storage.env import Env
@@ -168,7 +169,7 @@ class Finder:
                 groups.setdefault((one.table.branch, one.entry.partition, one.path.rpartition("/")[0]), []).append(one)
         jobs = []
         for (branch, partition, directory), members in groups.items():
-            schemas = schemas_of(tables[branch], self.env, (one.entry.file.schema_id for one in members))
+            schemas = columns_of(tables[branch], self.env, (one.entry.file.schema_id for one in members))
             of_job = tuple(one.entry.file for one in members)
             jobs.append(SearchJob(tables[branch], partition, directory, of_job, schemas, self.sought, finds_keys))
         return jobs

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 from merganser.errors import InvalidInputError, NotFoundError
 from merganser.expr.setting import Setting
 from merganser.lsm.section import looks_up
-from merganser.meta.key_change import current_schema
+from merganser.meta.followed import current_schema
 from merganser.meta.refs import MAIN, BranchStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore

@@ -7,7 +7,7 @@ from typing import Any
 
 from merganser.cdc.new_tables import columns_told
 from merganser.cdc.records import Parsed, changes_among, without
-from merganser.meta.newest import newest
+from merganser.meta.followed import newest
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.storage.env import Env

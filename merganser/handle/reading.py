@@ -13,8 +13,7 @@ from merganser.expr.setting import Setting
 from merganser.expr.text import to_predicate
 from merganser.handle.base import TableBase
 from merganser.lookup.lookup import Lookup, shared_lookup
-from merganser.meta.key_change import with_key_of
-from merganser.meta.schemas import SchemaStore
+from merganser.meta.followed import as_of, with_key_of
 from merganser.meta.snapshot import Snapshot
 from merganser.options import read as r
 from merganser.options.registry import arguments_of, check_asked
@@ -347,8 +346,8 @@ class ReadVerbs(TableBase):
             source = State(
                 resolve(self._snapshots, snapshot=snapshot, tag=tag, timestamp=timestamp, zone=setting.tzinfo)
             )
-        if source.snapshot is not None and source.snapshot.schema_id != definition.schema.id:
-            definition = definition.with_schema(SchemaStore(definition.paths, self.env).load(source.snapshot.schema_id))
+        if source.snapshot is not None:
+            definition = as_of(definition, self.env, source.snapshot.schema_id)
         check_asked_rows(self.name, None, limit)
         return Scan(
             definition,

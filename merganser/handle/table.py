@@ -16,7 +16,7 @@ from merganser.handle.reading import ReadVerbs
 from merganser.handle.shard_stream import StreamVerbs
 from merganser.handle.upkeep import UpkeepVerbs
 from merganser.handle.writing import WriteVerbs
-from merganser.meta.key_change import current_schema
+from merganser.meta.followed import current_schema
 from merganser.meta.refs import MAIN
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshots import SnapshotStore

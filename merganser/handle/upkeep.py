@@ -18,7 +18,7 @@ from merganser.handle.consumers import Consumers
 from merganser.handle.tags import Tags
 from merganser.lsm.check import Finding
 from merganser.lsm.clustering import checked_order
-from merganser.meta.newest import for_changing, newest
+from merganser.meta.followed import for_changing, newest
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_state import MetaReader

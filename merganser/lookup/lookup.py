@@ -30,10 +30,9 @@ from merganser.lsm.section import SectionReader
 from merganser.lsm.unmarked import unmarked_schemas
 from merganser.merge.keys import sorted_positions
 from merganser.meta.data_file import DataFile
+from merganser.meta.followed import as_of, check_key, columns_of
 from merganser.meta.kept import has_expired
-from merganser.meta.key_change import check_key
 from merganser.meta.live_files import BucketFiles, BucketId
-from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
@@ -88,7 +87,6 @@ class _View:
     state: TableState
     partitions: dict[bytes, list[int]]
     vectors: dict[BucketId, BucketVectors]
-    schemas: dict[int, tuple[t.Field, ...]]
     known: dict[BucketId, tuple[BucketFiles, BucketVectors, BucketLookup]] = field(default_factory=dict)
     chosen: dict[tuple[str, ...] | None, Chosen] = field(default_factory=dict)
     totals: dict[bytes, int] = field(default_factory=dict)
@@ -426,11 +424,8 @@ class Lookup:
 
     def _view_of(self, state: TableState, before: _View | None, *, chosen: bool) -> _View:
         table = self._table
-        if chosen and state.snapshot is not None and state.snapshot.schema_id != table.schema.id:
-            if before is not None and before.table.schema.id == state.snapshot.schema_id:
-                table = before.table
-            else:
-                table = table.with_schema(SchemaStore(table.paths, self._env).load(state.snapshot.schema_id))
+        if chosen and state.snapshot is not None:
+            table = as_of(table, self._env, state.snapshot.schema_id)
         if before is not None and before.state.snapshot == state.snapshot and before.table.schema == table.schema:
             return before
         check_can_read(replace(table.schema, options=table.options), name=table.name, merge=False)
@@ -439,9 +434,8 @@ class Lookup:
             if bucket >= 0:  # postponed rows are not part of the table yet
                 partitions.setdefault(partition, []).append(bucket)
         index = MetaReader(table.paths, self._env, table.name).index(state.snapshot)
-        view = _View(table, state, partitions, vectors_by_bucket(table, index), {table.schema.id: table.schema.fields})
+        view = _View(table, state, partitions, vectors_by_bucket(table, index))
         if before is not None and before.table.schema.id == table.schema.id:
-            view.schemas = before.schemas
             with self._files_lock:  # other threads look up in the view before, and add to what it knows
                 known = before.known.copy()
             view.known = {bucket: found for bucket, found in known.items() if bucket in state.live.buckets}
@@ -556,11 +550,8 @@ class Lookup:
             return known[2]
         table = view.table
         seen = self._seen(table, [entry.file for entry in files.entries])
-        for file in seen:
-            if file.schema_id not in view.schemas:  # replaced and not extended, since other threads read it
-                fields = SchemaStore(table.paths, self._env).load(file.schema_id).fields
-                view.schemas = {**view.schemas, file.schema_id: fields}
-        reader = SectionReader(table, table.bucket_directory(*bucket), bucket[0], view.schemas, self._env.storage)
+        schemas = columns_of(table, self._env, (file.schema_id for file in seen))
+        reader = SectionReader(table, table.bucket_directory(*bucket), bucket[0], schemas, self._env.storage)
         asked = replace(table.schema, options=table.options)
         if unsupported_for_reading(asked, merge=True):
             check_can_read(asked, name=table.name, merge=len(reader.runs(seen)) > 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from merganser.errors import FormatError, NotFoundError
-from merganser.meta.key_change import check_not_replaced
+from merganser.meta.followed import check_not_replaced
 from merganser.meta.refs import TagStore
 from merganser.meta.snapshot import Snapshot, same_snapshot
 from merganser.meta.snapshots import SnapshotStore

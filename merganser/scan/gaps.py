@@ -27,7 +27,7 @@ from merganser.codec.binary_row import stored_to_arrow
 from merganser.errors import UntrackedError
 from merganser.expr.predicate import Predicate
 from merganser.meta.data_file import ManifestEntry
-from merganser.meta.schemas import SchemaStore
+from merganser.meta.followed import as_of
 from merganser.meta.snapshot import APPEND, COMPACT, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.tracking import left_out, publishes_by_compaction
@@ -89,7 +89,7 @@ def _came_before_the_producer(table: TableDef, env: Env, snapshot: Snapshot) -> 
     kind = COMPACT if publishes_by_compaction(table.options) else APPEND  # of the commits that publish
     if snapshot.commit_kind != kind or (kind == APPEND and not snapshot.delta_record_count):
         return False
-    then = SchemaStore(table.paths, env).load(snapshot.schema_id)
+    then = as_of(table, env, snapshot.schema_id).schema
     return then.options.get(w.CHANGELOG_PRODUCER) == "none"
 
 

@@ -30,6 +30,7 @@ from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lsm.levels import dense_ranks, sections
 from merganser.lsm.unmarked import unmarked_schemas
 from merganser.meta.data_file import ADD, DataFile, ManifestEntry
+from merganser.meta.followed import columns_of
 from merganser.meta.live_files import EMPTY, BucketFiles, BucketId, LiveFiles
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
@@ -155,9 +156,7 @@ def _planned(
     counts["after keys and statistics"] = left + indexes.skipped
     if indexes.asked:
         counts["after file indexes"] = left
-    schemas = {table.schema.id: table.schema.fields}
-    for schema_id in schema_ids - set(schemas):
-        schemas[schema_id] = store.load(schema_id).fields
+    schemas = columns_of(table, env, schema_ids)
     return Plan(state.snapshot, ReadJob(table, tuple(columns), where, schemas, what), tuple(splits), counts)
 
 

@@ -25,10 +25,9 @@ from merganser.expr.predicate import Predicate
 from merganser.files.read import FileToRead, is_small
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.data_file import ADD, ManifestEntry
+from merganser.meta.followed import check_key, columns_of
 from merganser.meta.kept import is_kept
-from merganser.meta.key_change import check_key
 from merganser.meta.live_files import BucketId
-from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import APPEND, OVERWRITE, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
@@ -231,7 +230,6 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, wh
     bucket_counts: dict[bytes, set[int]] = {}  # by partition
     reassigned: set[bytes] = set()
     published = 0
-    schemas = {table.schema.id: table.schema.fields}
     every = _added(table, env, chosen, changelog=changelog)
     for snapshot in snapshots:
         if changelog and is_replaced(table, snapshot):
@@ -243,8 +241,8 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, wh
                     if table.assigns_keys:
                         reassigned.add(entry.partition)
                 waiting = []
-                schemas_of = {**job.schemas, **states.schemas}
-                job = replace(job, table=states.table, schemas=schemas_of, key_filter=states.key_filter)
+                schemas = {**job.schemas, **states.schemas}
+                job = replace(job, table=states.table, schemas=schemas, key_filter=states.key_filter)
                 published += bool(replaced)
             elif refuses:  # it has become one since
                 raise _unknown(table, env, snapshot, job.where)
@@ -254,7 +252,7 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, wh
         published += bool(added)
         for entry in added:
             bucket_counts.setdefault(entry.partition, set()).add(entry.total_buckets)
-        groups = _groups(table, env, job, snapshot, added, schemas)
+        groups = _groups(table, env, job, snapshot, added)
         if not _come_in_phases(table, groups):
             waiting += groups
             continue
@@ -308,16 +306,15 @@ def published_files(
         if not _publishes(snapshot, changelog=changelog):
             return []
         (added,) = _added(table, env, [snapshot], changelog=changelog)
-        schemas = {table.schema.id: table.schema.fields}
         every = ReadJob(table, tuple(columns), None, {}, what)
-        groups = _groups(table, env, every, snapshot, added, schemas)
+        groups = _groups(table, env, every, snapshot, added)
         places = {
             entry.file.name: (table.bucket_directory(entry.partition, entry.bucket), entry.total_buckets)
             for entry in added
         }
         kept = {id(target.file) for group in groups for target, _ in group}
         if where is not None and what not in WHOLE_CHANGES:
-            found = _groups(table, env, replace(every, where=where), snapshot, added, schemas)
+            found = _groups(table, env, replace(every, where=where), snapshot, added)
             kept = {id(target.file) for group in found for target, _ in group}
     if _come_in_phases(table, groups):
         portions = _bucket_by_bucket(table, groups) if by_bucket else _in_phases(table, groups)
@@ -411,7 +408,6 @@ def _groups(
     job: ReadJob,
     snapshot: Snapshot,
     entries: Sequence[ManifestEntry],
-    schemas: dict[int, tuple[t.Field, ...]],
 ) -> list[_Group]:
     """Return the files of a snapshot that may hold rows of the filter, bucket by bucket."""
     where = job.where
@@ -426,15 +422,13 @@ def _groups(
             names = {e.file.name for e in kept}
             kept = [e for e in entries if (e.partition, e.bucket) in some or e.file.name in names]
         entries = kept
-    store = SchemaStore(table.paths, env)
+    schemas = columns_of(table, env, (entry.file.schema_id for entry in entries))
     groups: list[_Group] = []
     for (partition, bucket), group in groupby(entries, key=lambda entry: (entry.partition, entry.bucket)):
         directory, constants = table.bucket_directory(partition, bucket), table.partition_values(partition)
         groups.append([])
         for entry in group:
             file = entry.file
-            if file.schema_id not in schemas:
-                schemas[file.schema_id] = store.load(file.schema_id).fields
             path = file.external_path or join(directory, file.name)
             target = FileToRead(path, file, schemas[file.schema_id], table.schema.id, constants=constants)
             groups[-1].append((target, origins[file.name]))

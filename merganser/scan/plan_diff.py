@@ -22,10 +22,9 @@ from merganser.lsm.levels import dense_ranks, sections
 from merganser.lsm.section import looks_up
 from merganser.lsm.unmarked import unmarked_schemas
 from merganser.meta.data_file import DataFile
+from merganser.meta.followed import check_key, columns_of
 from merganser.meta.index_manifest import HASH
-from merganser.meta.key_change import check_key
 from merganser.meta.live_files import BucketFiles, BucketId
-from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
@@ -73,8 +72,7 @@ def plan_diff(
     if table.moves_keys and kind_column(job.what) is not None:
         splits = _in_phases(splits)
     ids = {file.schema_id for split in splits for portion in (*split.before, *split.after) for file in portion.files}
-    store = SchemaStore(table.paths, env)
-    schemas = {i: table.schema.fields if i == table.schema.id else store.load(i).fields for i in ids}
+    schemas = columns_of(table, env, ids)
     titles = ["an empty table" if one is None else f"snapshot {one.id}" for one in (source.before, source.after)]
     buckets = len({bucket for state in states for bucket in state})
     notes = (

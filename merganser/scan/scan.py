@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError
 from merganser.expr.predicate import Predicate
+from merganser.meta.followed import check_key
 from merganser.meta.kept import has_expired
-from merganser.meta.key_change import check_key
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from merganser.errors import InvalidInputError, TrimmedDataError
-from merganser.meta.newest import newest
+from merganser.meta.followed import newest
 from merganser.meta.shard_stream import ShardStream, stream_of
 from merganser.meta.shards import Shard
 from merganser.meta.snapshot import Snapshot

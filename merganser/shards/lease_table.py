@@ -21,7 +21,7 @@ from merganser.commit.conflict import Reads
 from merganser.commit.turns import Turns
 from merganser.errors import ConflictError, FormatError, StreamParameterError
 from merganser.lookup.lookup import shared_lookup
-from merganser.meta.newest import for_writing
+from merganser.meta.followed import for_writing
 from merganser.meta.table_def import TableDef
 from merganser.schema.arrow import arrow_schema
 from merganser.shards.leases import Lease

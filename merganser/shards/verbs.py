@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from merganser.codec.binary_row import stored_to_arrow
 from merganser.errors import InvalidInputError, StreamNotFoundError, StreamParameterError
-from merganser.meta.newest import newest
+from merganser.meta.followed import newest
 from merganser.meta.shard_stream import ShardStream, stream_of
 from merganser.meta.shards import Shard as StoredShard
 from merganser.meta.shards import is_shard_id

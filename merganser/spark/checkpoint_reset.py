@@ -21,7 +21,7 @@ from merganser.commit.committers import Newest
 from merganser.commit.history import History
 from merganser.errors import ConflictError, ExpiredError, InvalidInputError, MerganserError, NotFoundError, a_type
 from merganser.handle.table import Table
-from merganser.meta.newest import newest
+from merganser.meta.followed import newest
 from merganser.meta.shard_stream import stream_of
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_state import MetaReader

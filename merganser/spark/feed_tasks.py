@@ -33,7 +33,7 @@ from merganser.errors import ConflictError, InvalidInputError, NotFoundError, Un
 from merganser.handle.new_columns import with_columns_told
 from merganser.handle.table import Table
 from merganser.lsm.abandoned import remove_files
-from merganser.meta.newest import newest
+from merganser.meta.followed import newest
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.schema import row_kind

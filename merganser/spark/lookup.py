@@ -27,7 +27,7 @@ from merganser.errors import ExpiredError, InvalidInputError, NotFoundError
 from merganser.handle.table import Table
 from merganser.lookup.keys import beside_key, check_columns, check_has_key, check_types, keys_that_fit
 from merganser.lookup.lookup import Lookup
-from merganser.meta.schemas import SchemaStore
+from merganser.meta.followed import as_of
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
@@ -87,8 +87,8 @@ def lookup_join(
     action = f"cannot join with '{found.name}'"
     check_frame(df, action, "Table.lookup takes keys that lie in this process.")
     state = found.looked_at(snapshot, tag, timestamp, setting_of(df.sparkSession, found).tzinfo)
-    if state is not None and state.schema_id != definition.schema.id:
-        definition = definition.with_schema(SchemaStore(definition.paths, found.env).load(state.schema_id))
+    if state is not None:
+        definition = as_of(definition, found.env, state.schema_id)
     check_has_key(definition, action)
     if how not in _HOWS:
         raise InvalidInputError(f"{action}: how is {how!r:.50}. Give 'left' or 'inner'.")

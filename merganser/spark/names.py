@@ -20,7 +20,7 @@ from merganser.expr.setting import Setting
 from merganser.handle.system_table import CatalogTable, SystemTable, TableView
 from merganser.handle.table import Table
 from merganser.handle.writing import Overwrite
-from merganser.meta.newest import newest
+from merganser.meta.followed import newest
 from merganser.options import write as w
 from merganser.schema import types as t
 

@@ -10,7 +10,7 @@ from typing import Any
 from merganser.errors import InvalidInputError, StreamParameterError
 from merganser.expr.setting import Setting
 from merganser.handle.table import Table
-from merganser.meta.newest import newest
+from merganser.meta.followed import newest
 from merganser.meta.shard_stream import stream_of
 from merganser.options import read as r
 from merganser.scan.scan import chosen_columns

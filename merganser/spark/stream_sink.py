@@ -37,7 +37,7 @@ from merganser.errors import ConflictError, InvalidInputError, MerganserError
 from merganser.handle.dead_letters import DeadLetters
 from merganser.handle.table import Table
 from merganser.lsm.abandoned import remove_files
-from merganser.meta.newest import for_writing
+from merganser.meta.followed import for_writing
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u

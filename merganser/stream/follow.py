@@ -22,8 +22,7 @@ from merganser.errors import ConflictError, InvalidInputError
 from merganser.expr.predicate import Predicate
 from merganser.meta.consumers import ConsumerStore, check_consumer_id, stays_known_ms
 from merganser.meta.data_file import ADD, DELETE
-from merganser.meta.key_change import with_key_of
-from merganser.meta.schemas import SchemaStore
+from merganser.meta.followed import as_of, with_key_of
 from merganser.meta.snapshot import OVERWRITE, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
@@ -268,7 +267,7 @@ class TableStream(Iterator[pa.Table | Gap]):
             return self._table
         if snapshot.schema_id > self._table.schema.id:
             check_columns_stay(self._table, self._env, snapshot, f"cannot follow '{self._table.name}'")
-            there = self._table.with_schema(SchemaStore(self._table.paths, self._env).load(snapshot.schema_id))
+            there = as_of(self._table, self._env, snapshot.schema_id)
         else:
             there = with_key_of(self._table, self._env, snapshot)
         if there is self._table:

@@ -10,8 +10,7 @@ from typing import Final
 
 from merganser.errors import ConflictError, ExpiredError
 from merganser.meta.changelogs import ChangelogStore
-from merganser.meta.key_change import check_not_replaced
-from merganser.meta.schemas import SchemaStore
+from merganser.meta.followed import as_of, check_not_replaced
 from merganser.meta.snapshot import Snapshot, same_snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
@@ -37,7 +36,7 @@ def check_columns_stay(table: TableDef, env: Env, snapshot: Snapshot, action: st
     schema = table.schema
     if snapshot.schema_id <= schema.id or table.options.get(r.STREAM_SCHEMA_CHANGES) == "follow":
         return
-    there = SchemaStore(table.paths, env).load(snapshot.schema_id)
+    there = as_of(table, env, snapshot.schema_id).schema
     if there.fields == schema.fields:
         return
     known = {field.id: field for field in schema.fields}

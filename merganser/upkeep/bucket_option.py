@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from merganser.meta.followed import bucket_numbers
 from merganser.meta.lineage import last_rescale, moved
-from merganser.meta.newest import bucket_numbers
 from merganser.meta.next_schema import make_next_schema
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState

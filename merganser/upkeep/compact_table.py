@@ -31,9 +31,9 @@ from merganser.lsm.compact import CompactJob
 from merganser.lsm.job import BucketJob
 from merganser.lsm.pick import full_compaction_commits, pushes_level_0
 from merganser.meta.data_file import DELETE
+from merganser.meta.followed import look, newest
 from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.live_files import BucketId, LiveFiles
-from merganser.meta.newest import look, newest
 from merganser.meta.snapshot import BATCH_IDENTIFIER, COMPACT, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState

@@ -44,7 +44,7 @@ from merganser.errors import FormatError, MerganserError, NotFoundError
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.consumers import Consumer, ConsumerStore
 from merganser.meta.data_file import ADD, SOURCE_APPEND
-from merganser.meta.newest import for_writing
+from merganser.meta.followed import for_writing
 from merganser.meta.refs import Tag
 from merganser.meta.shard_store import ShardStore
 from merganser.meta.shard_stream import stream_of

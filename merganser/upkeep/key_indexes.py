@@ -23,10 +23,9 @@ from merganser.files.key_hashes import read_hashes, write_hashes
 from merganser.lsm.abandoned import remove_files
 from merganser.lsm.section import SectionReader
 from merganser.meta.data_file import DataFile
+from merganser.meta.followed import columns_of, newest
 from merganser.meta.index_manifest import HASH, IndexEntry
 from merganser.meta.live_files import BucketId
-from merganser.meta.newest import newest
-from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import BATCH_IDENTIFIER, COMPACT
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import TableState
@@ -119,8 +118,7 @@ def _shared(stored: Mapping[BucketId, Hashes | None]) -> set[BucketId]:
 
 def _of_rows(table: TableDef, env: Env, bucket: BucketId, files: Sequence[DataFile]) -> Hashes:
     """Return the hashes of the keys of a bucket, rising and each once."""
-    schemas = SchemaStore(table.paths, env)
-    fields = {schema_id: schemas.load(schema_id).fields for schema_id in {file.schema_id for file in files}}
+    fields = columns_of(table, env, (file.schema_id for file in files))
     reader = SectionReader(table, table.bucket_directory(*bucket), bucket[0], fields, env.storage)
     keys = [table.schema.field(name) for name in table.key]
 

@@ -26,8 +26,8 @@ from merganser.lsm.section import looks_up
 from merganser.lsm.tombstones import Tombstones
 from merganser.merge.rules import merge_of
 from merganser.meta.data_file import DataFile
+from merganser.meta.followed import columns_of
 from merganser.meta.live_files import BucketFiles, BucketId, LiveFiles
-from merganser.meta.schemas import SchemaStore
 from merganser.meta.shard_stream import span_text
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
@@ -190,8 +190,7 @@ class Planner:
 
     def __init__(self, table: TableDef, env: Env) -> None:
         self._table = table
-        self._store = SchemaStore(table.paths, env)
-        self._schemas: dict[int, tuple[t.Field, ...]] = {table.schema.id: table.schema.fields}
+        self._env = env
         now_ms = env.now_ms()
         self._now = _EPOCH + timedelta(milliseconds=now_ms)
         self.expiry = RecordExpiry.of(table, now_ms)
@@ -199,10 +198,8 @@ class Planner:
         self._outdated = Outdated(table, env)
 
     def schemas_of(self, files: Sequence[DataFile]) -> Mapping[int, tuple[t.Field, ...]]:
-        """Return the columns of the schemas of files, and of others."""
-        for schema_id in {file.schema_id for file in files} - set(self._schemas):
-            self._schemas[schema_id] = self._store.load(schema_id).fields
-        return self._schemas
+        """Return the columns of the schemas of files."""
+        return columns_of(self._table, self._env, (file.schema_id for file in files))
 
     def whole(
         self, partition: bytes, bucket: int, total: int, files: Sequence[DataFile], vectors: BucketVectors

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from merganser.errors import FormatError
 from merganser.meta.consumers import ConsumerStore
-from merganser.meta.newest import newest
+from merganser.meta.followed import newest
 from merganser.meta.refs import TagStore
 from merganser.meta.shard_store import ShardStore
 from merganser.meta.shard_stream import stream_of

@@ -31,9 +31,9 @@ from merganser.lsm.abandoned import remove_files
 from merganser.lsm.compact import CompactJob
 from merganser.lsm.rescale import RescaleJob
 from merganser.meta.data_file import DataFile
+from merganser.meta.followed import newest
 from merganser.meta.lineage import last_rescale
 from merganser.meta.live_files import BucketId, LiveFiles
-from merganser.meta.newest import newest
 from merganser.meta.snapshot import BATCH_IDENTIFIER, COMPACT, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import TableState

@@ -34,9 +34,9 @@ from typing import Final
 from merganser.errors import AlreadyExistsError, ConflictError, FormatError, InvalidInputError, MerganserError
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.consumers import ConsumerStore
-from merganser.meta.key_change import may_differ, with_key_of
+from merganser.meta.followed import as_of, newest, with_key_of
+from merganser.meta.key_change import may_differ
 from merganser.meta.lineage import last_rescale, rescales
-from merganser.meta.newest import newest
 from merganser.meta.next_schema import restore_schema
 from merganser.meta.refs import Tag, TagStore, check_tag_name
 from merganser.meta.schemas import SchemaStore
@@ -96,7 +96,7 @@ def roll_back(table: TableDef, env: Env, *, snapshot: int | None = None, tag: st
             table=table.name,
             snapshot=target.id,
         )
-    before = SchemaStore(table.paths, env).load(target.schema_id)
+    before = as_of(table, env, target.schema_id).schema
     check_values(with_key_of(now, env, target), env, target, before=before, what=what)
     number = _number_before(reader, state) if table.bucket > 0 else None
     with contextlib.ExitStack() as guards:

@@ -15,7 +15,7 @@ from merganser.expr.text import parse_predicate
 from merganser.files.layout import value_limits
 from merganser.lsm.section import SectionReader
 from merganser.meta.data_file import ManifestEntry
-from merganser.meta.schemas import SchemaStore
+from merganser.meta.followed import columns_of
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
@@ -92,15 +92,12 @@ def unmerged_values(
     Args:
         among: chooses buckets, by their number and their files.
     """
-    schemas = {table.schema.id: table.schema.fields}
-    store = SchemaStore(table.paths, env)
     for (partition, bucket), files in MetaReader(table.paths, env, table.name).state(snapshot).live.buckets.items():
         if not among(bucket, files.entries):
             continue
+        schemas = columns_of(table, env, (entry.file.schema_id for entry in files.entries))
         reader = SectionReader(table, table.bucket_directory(partition, bucket), partition, schemas, env.storage)
         for entry in files.entries:
-            if entry.file.schema_id not in schemas:
-                schemas[entry.file.schema_id] = store.load(entry.file.schema_id).fields
             for rows in reader.plain(entry.file, (field,)):
                 yield from rows.column(field.name).chunks
 

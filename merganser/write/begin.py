@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from merganser.meta.newest import Look, for_writing, look
+from merganser.meta.followed import Look, for_writing, look
 from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs

@@ -26,9 +26,8 @@ from merganser.errors import ConflictError, MerganserError
 from merganser.lsm.bucket_numbers import bucket_numbers
 from merganser.lsm.section import SectionReader
 from merganser.meta.data_file import DataFile
+from merganser.meta.followed import columns_of, newest
 from merganser.meta.live_files import LiveFiles
-from merganser.meta.newest import newest
-from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import COMPACT, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
@@ -216,14 +215,11 @@ def _jobs(
     table = target.table
     known = Totals.among(table, live)
     jobs: list[DistributeJob] = []
-    schemas: dict[int, tuple[t.Field, ...]] = {table.schema.id: table.schema.fields}
-    store = SchemaStore(table.paths, env)
     files_of = waiting(live)
     chosen = partitions_chosen(table, list(files_of), request)
     for partition in chosen:
         files = files_of[partition]
-        for schema_id in {file.schema_id for file in files} - set(schemas):
-            schemas[schema_id] = store.load(schema_id).fields
+        schemas = columns_of(table, env, (file.schema_id for file in files))
         total = known.known.get(partition) or _number_for(table, files)
         shares = max(1, min(total, sum(file.size for file in files) // _SHARE_BYTES))
         of_partition = replace(start, totals=Totals({partition: total}))

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from merganser.changes import Change
 from merganser.errors import ConflictError
-from merganser.meta.newest import newest
+from merganser.meta.followed import newest
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.rules.alter import altered

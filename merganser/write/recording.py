@@ -19,10 +19,9 @@ from merganser.commit.message import CommitMessage
 from merganser.files.masks import NO_VECTORS, vectors_by_bucket
 from merganser.lsm.record_log import RecordLogJob
 from merganser.meta.data_file import DataFile
+from merganser.meta.followed import columns_of, newest
 from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.live_files import BucketId
-from merganser.meta.newest import newest
-from merganser.meta.schemas import SchemaStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.rules.dialects import is_sensitive
@@ -81,7 +80,6 @@ class Recording:
             if message.changelog:
                 received.setdefault((message.partition, message.bucket), []).append(message)
         vectors = vectors_by_bucket(table, MetaReader(table.paths, self._env, table.name).index(state.snapshot))
-        schemas = {each.id: each.fields for each in (self._table.schema, table.schema)}
         jobs: list[RecordLogJob] = []
         for bucket, parts in received.items():
             there = state.live.buckets.get(bucket)
@@ -94,9 +92,7 @@ class Recording:
             files = () if there is None else tuple(entry.file for entry in there.entries)
             rows = tuple(file for part in parts for file in part.changelog)
             made = tuple(file for part in parts for file in part.added) if sensitive else ()
-            for file in (*files, *rows, *made):
-                if file.schema_id not in schemas:
-                    schemas[file.schema_id] = SchemaStore(table.paths, self._env).load(file.schema_id).fields
+            schemas = columns_of(table, self._env, (file.schema_id for file in (*files, *rows, *made)))
             directory = table.bucket_directory(*bucket)
             total = parts[0].total_buckets
             jobs.append(RecordLogJob(table, *bucket, total, directory, rows, files, schemas, marked, made))

@@ -33,8 +33,8 @@ from merganser.commit.conflict import already_there
 from merganser.commit.message import CommitMessage
 from merganser.files.shift import shifted, stem
 from merganser.meta.data_file import DataFile
+from merganser.meta.followed import as_of
 from merganser.meta.live_files import BucketId, LiveFiles
-from merganser.meta.schemas import SchemaStore
 from merganser.meta.table_def import TableDef
 from merganser.rules.facts import POSTPONE
 from merganser.storage.env import Env
@@ -148,9 +148,7 @@ class Renumbering:
         offset = self._first[bucket] - self._lowest[bucket]
         if not self._table.keyed:
             return replace(file, min_sequence=file.min_sequence + offset, max_sequence=file.max_sequence + offset)
-        table = self._table
-        if file.schema_id != table.schema.id:  # the rows of a commit may have got columns on the way
-            table = table.with_schema(SchemaStore(table.paths, self._env).load(file.schema_id))
+        table = as_of(self._table, self._env, file.schema_id)  # the rows of a commit may have got columns on the way
         made = shifted(table, self._env, table.bucket_directory(*bucket), file, offset)
         self._made.append(replace(message, added=(made,), changelog=()))
         return made

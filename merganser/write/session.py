@@ -17,7 +17,7 @@ from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
 from merganser.commit.turns import wait_for_turn
 from merganser.errors import ConflictError, InvalidInputError
-from merganser.meta.newest import Look, for_writing, look, newest
+from merganser.meta.followed import Look, for_writing, look, newest
 from merganser.meta.row_counts import RowEdit
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef

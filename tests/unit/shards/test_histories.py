@@ -13,7 +13,7 @@ import pytest
 
 import merganser as mg
 from merganser.errors import TrimmedDataError
-from merganser.meta.newest import newest
+from merganser.meta.followed import newest
 from merganser.meta.shard_stream import stream_of
 from merganser.shards.batches import Beginning, ShardBatches
 from merganser.shards.pieces import records_of
