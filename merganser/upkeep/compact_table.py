@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from merganser.commit.conflict import check_index, check_levels, check_none_waits, check_removals
@@ -91,87 +91,188 @@ def compact(
         FormatError: a file is damaged or missing; the table is as it was.
     """
     check_can_write(replace(table.schema, options=table.options), name=table.name)
-    user = commit_user or env.new_id()
+    caller = _Caller(run or on_threads(env), commit_user or env.new_id(), identifier)
+    left = _Left(request)
+    while not left.is_done:
+        with _turn(table, env, left) as turn:
+            left = _round(table, env, left, caller, turn)
+    return left.made
+
+
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """For whom a compaction commits, and where its jobs run."""
+
+    run: RunJobs
+    user: str
+    identifier: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What the rounds so far leave to the next one.
+
+    Attributes:
+        request: what is still asked for.
+        made: the last snapshot; None: none was committed.
+        kept: results that fit, and that may be committed only with those of other buckets.
+        lost_rounds: so many rounds in a row have committed nothing.
+        took_s: how long the last of them took.
+        first: the files that the first of them was to show.
+        sought: the files that the compaction began with, and their buckets; None: there was no round yet.
+        silent: the buckets that had jobs, and whether these leave out changes.
+        is_done: there is no next round.
+    """
+
+    request: CompactionRequest
     made: Snapshot | None = None
-    kept: list[CommitMessage] = []
+    kept: tuple[CommitMessage, ...] = ()
+    lost_rounds: int = 0
+    took_s: float = 0.0
     first: frozenset[str] = frozenset()
-    silent: dict[BucketId, bool] = {}
     sought: Mapping[str, BucketId] | None = None
-    lost_rounds, round_s = 0, 0.0
-    turn = Turn(no_lock)
+    silent: Mapping[BucketId, bool] = field(default_factory=dict)
+    is_done: bool = False
+
+    @property
+    def was_last(self) -> bool:
+        """Whether no round may follow if this one, too, commits nothing."""
+        return self.lost_rounds == _ATTEMPTS
+
+    def done(self) -> _Left:
+        """Return it with nothing left to do."""
+        return replace(self, kept=(), is_done=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """One round: the newest state, and what is to be done with it.
+
+    Attributes:
+        left: what is left if it commits nothing.
+        waiting: files that have to become visible together, and their buckets.
+        jobs: none: the results of earlier rounds are enough.
+    """
+
+    left: _Left
+    publisher: Publisher
+    state: TableState
+    waiting: Mapping[str, BucketId]
+    jobs: Sequence[CompactJob]
+    began: float
+
+    def after(self) -> _Left:
+        """Return what is left now that it has committed nothing."""
+        return replace(self.left, took_s=self.publisher.env.seconds() - self.began)
+
+
+@contextlib.contextmanager
+def _turn(table: TableDef, env: Env, left: _Left) -> Iterator[Turn]:
+    """Give the turn to commit to a short round after a lost one; others wait for none."""
+    turn = take_turn(table, env) if left.lost_rounds and left.took_s <= _TURN_S else Turn(no_lock)
     try:
-        while True:
-            turn.end()
-            if lost_rounds and round_s <= _TURN_S:
-                turn = take_turn(table, env)
-            began = env.seconds()
-            seen = look(table, env)
-            state = Publisher(table, env).latest() if seen.standing is None else seen.standing.state
-            table = newest(table, env, None if seen.standing is None else seen)
-            publisher = Publisher(table, env)
-            if not lost_rounds and made is None:
-                check_partitions(table, state.live, request)
-            waiting = _waiting(table, state.live, request)
-            if _shown_by_others(request, first, waiting, lost_rounds):
-                remove_files(table, env, kept)
-                return made
-            first = first if lost_rounds else frozenset(waiting)
-            kept = _still_of_use(kept, publisher, state, waiting)
-            jobs = _jobs(table, env, state, request, waiting, kept)
-            if not jobs and not kept:
-                return made
-            if sought is None:
-                sought = _sought(jobs)
-            silent |= {(job.partition, job.bucket): _is_silent(job) for job in jobs}
-            lost_rounds += 1
-            try:
-                begun = env.seconds()
-                messages = kept + ((run or on_threads(env))(jobs) if jobs else [])
-                spent = {"compact": env.seconds() - begun}
-            except MerganserError:
-                # Files that others replaced meanwhile may be gone from the store, too.
-                state = publisher.latest()
-                index = publisher.reader.index(state.snapshot)
-                lasting = all(_is_live(job, state.live, index) for job in jobs)
-                round_s = env.seconds() - began
-                if not lasting and lost_rounds == _ATTEMPTS and _are_gone(sought, state.live):
-                    remove_files(table, env, kept)
-                    return made
-                if lasting or lost_rounds == _ATTEMPTS:
-                    if lasting and waiting:
-                        _without_the_failing(publisher, jobs, run or on_threads(env), user, identifier)
-                    raise
-                continue
-            if not messages:
-                return made
-            change = Change(
-                messages=messages,
-                commit_user=user,
-                identifier=identifier,
-                kind=COMPACT,
-                seconds=spent,
-                turn=turn,
-                untracked=frozenset(bucket[0] for bucket, left_out in silent.items() if left_out).intersection,
-            )
-            kept = []  # from here on a snapshot may name them
-            round_s = env.seconds() - began
-            try:
-                snapshot, stale, kept = _published(publisher, change, waiting, give_up=lost_rounds == _ATTEMPTS)
-            except ConflictError:
-                if _are_gone(sought, publisher.latest().live):
-                    return made
-                raise
-            if snapshot is not None:
-                made, lost_rounds = snapshot, 0
-            if not stale and not kept:
-                return made
-            if not kept:
-                request = replace(request, buckets=stale)
-    except BaseException:
-        remove_files(table, env, kept)
-        raise
+        yield turn
     finally:
         turn.end()
+
+
+def _round(table: TableDef, env: Env, left: _Left, caller: _Caller, turn: Turn) -> _Left:
+    """Plan what is left by the newest state, do it and commit it, and return what is left then."""
+    try:
+        plan = _planned(table, env, left)
+        if plan is None:
+            remove_files(table, env, left.kept)
+            return left.done()
+        left = plan.left
+        begun = env.seconds()
+        made = _made(plan, caller)
+        if isinstance(made, _Left):
+            remove_files(table, env, left.kept if made.is_done else ())
+            return made
+    except BaseException:
+        remove_files(table, env, left.kept)
+        raise
+    messages = [*left.kept, *made]  # from here on a snapshot may name them
+    if not messages:
+        return left.done()
+    change = Change(
+        messages=messages,
+        commit_user=caller.user,
+        identifier=caller.identifier,
+        kind=COMPACT,
+        seconds={"compact": env.seconds() - begun},
+        turn=turn,
+        untracked=frozenset(bucket[0] for bucket, left_out in left.silent.items() if left_out).intersection,
+    )
+    left = plan.after()
+    try:
+        snapshot, stale, kept = _published(plan.publisher, change, plan.waiting, give_up=left.was_last)
+    except ConflictError:
+        if _are_gone(left.sought or {}, plan.publisher.latest().live):
+            return left.done()
+        raise
+    if snapshot is not None:
+        left = replace(left, made=snapshot, lost_rounds=0)
+    if not stale and not kept:
+        return left.done()
+    request = left.request if kept else replace(left.request, buckets=stale)
+    return replace(left, request=request, kept=tuple(kept))
+
+
+def _planned(table: TableDef, env: Env, left: _Left) -> _Round | None:
+    """Return the next round; None: nothing is due any more.
+
+    Raises:
+        NotFoundError: the request names a partition that the table does not have.
+    """
+    began = env.seconds()
+    seen = look(table, env)
+    state = Publisher(table, env).latest() if seen.standing is None else seen.standing.state
+    table = newest(table, env, None if seen.standing is None else seen)
+    publisher = Publisher(table, env)
+    if not left.lost_rounds and left.made is None:
+        check_partitions(table, state.live, left.request)
+    waiting = _waiting(table, state.live, left.request)
+    if _shown_by_others(left, waiting):
+        return None
+    kept = _still_of_use(left.kept, publisher, state, waiting)
+    jobs = _jobs(table, env, state, left.request, waiting, kept)
+    if not jobs and not kept:
+        return None
+    left = replace(
+        left,
+        kept=tuple(kept),
+        lost_rounds=left.lost_rounds + 1,
+        first=left.first if left.lost_rounds else frozenset(waiting),
+        sought=_sought(jobs) if left.sought is None else left.sought,
+        silent={**left.silent, **{(job.partition, job.bucket): _is_silent(job) for job in jobs}},
+    )
+    return _Round(left, publisher, state, waiting, jobs, began)
+
+
+def _made(plan: _Round, caller: _Caller) -> list[CommitMessage] | _Left:
+    """Return what the jobs of a round made, or what is left if others replaced their files while they ran.
+
+    Raises:
+        MerganserError: a job failed, and no other commit was the reason. What can be committed without it is.
+    """
+    if not plan.jobs:
+        return []
+    try:
+        return caller.run(plan.jobs)
+    except MerganserError:
+        # Files that others replaced meanwhile may be gone from the store, too.
+        state = plan.publisher.latest()
+        index = plan.publisher.reader.index(state.snapshot)
+        if all(_is_live(job, state.live, index) for job in plan.jobs):
+            if plan.waiting:
+                _without_the_failing(plan.publisher, plan.jobs, caller)
+            raise
+        if not plan.left.was_last:
+            return plan.after()
+        if _are_gone(plan.left.sought or {}, state.live):
+            return plan.left.done()
+        raise
 
 
 def _is_silent(job: CompactJob) -> bool:
@@ -191,9 +292,7 @@ def _are_gone(files: Mapping[str, BucketId], live: LiveFiles) -> bool:
     return not any(there is not None and any(name in some for some in there.names) for name, there in held)
 
 
-def _without_the_failing(
-    publisher: Publisher, jobs: Sequence[CompactJob], run: RunJobs, user: str, identifier: int
-) -> None:
+def _without_the_failing(publisher: Publisher, jobs: Sequence[CompactJob], caller: _Caller) -> None:
     """Commit the jobs that do not fail, so that one bucket that cannot be merged does not hide the rows of all others.
 
     Commits that wrote to the failing bucket, too, are then visible in part.
@@ -201,23 +300,24 @@ def _without_the_failing(
     messages: list[CommitMessage] = []
     for job in jobs:
         try:
-            messages += run([job])
+            messages += caller.run([job])
         except MerganserError as error:
             _log.warning("bucket %d of '%s' cannot be compacted: %s", job.bucket, publisher.table.name, error)
     if messages:
         untracked = frozenset(job.partition for job in jobs if _is_silent(job)).intersection
-        change = Change(messages, user, identifier, COMPACT, untracked=untracked)
+        change = Change(messages, caller.user, caller.identifier, COMPACT, untracked=untracked)
         _published(publisher, change, {}, give_up=True)
 
 
-def _shown_by_others(
-    request: CompactionRequest, first: frozenset[str], waiting: Mapping[str, BucketId], lost_rounds: int
-) -> bool:
+def _shown_by_others(left: _Left, waiting: Mapping[str, BucketId]) -> bool:
     """Return whether other compactions have shown all that the first round was to show, and nothing else is due.
 
     A full compaction is due even so: readers of the fully compacted states wait for it.
     """
-    return bool(request.inline and not request.full and lost_rounds and first and first.isdisjoint(waiting))
+    request = left.request
+    return bool(
+        request.inline and not request.full and left.lost_rounds and left.first and left.first.isdisjoint(waiting)
+    )
 
 
 def _waiting(table: TableDef, live: LiveFiles, request: CompactionRequest) -> Mapping[str, BucketId]:
