@@ -77,10 +77,10 @@ from merganser.errors import (
 )
 from merganser.meta.commit_metrics import TOTALS, CommitMetrics
 from merganser.meta.data_file import ADD, DELETE, DataFile, ManifestEntry
-from merganser.meta.followed import bucket_numbers
 from merganser.meta.index_manifest import HASH, IndexEntry, combined
 from merganser.meta.kept import has_expired
 from merganser.meta.key_change import fitting, key_ids, replaced
+from merganser.meta.layout import options_since
 from merganser.meta.lineage import rescaled
 from merganser.meta.live_files import LiveFiles
 from merganser.meta.row_counts import ROWS_CHANGED, RowEdit, counted
@@ -351,7 +351,7 @@ class Publisher:
                 check_new_partitions(
                     entries,
                     live,
-                    lambda: bucket_numbers(self.table, self.env, self.table.schema.id),
+                    lambda: options_since(self.table, self.env, self.table.schema.id),
                     table=self.table.name,
                     snapshot=newest,
                 )

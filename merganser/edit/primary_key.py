@@ -52,6 +52,7 @@ from merganser.meta.data_file import DELETE, DataFile
 from merganser.meta.followed import columns_of
 from merganser.meta.kept import has_expired
 from merganser.meta.key_change import marked
+from merganser.meta.layout import Layout
 from merganser.meta.live_files import EMPTY, BucketId
 from merganser.meta.next_schema import restore_schema
 from merganser.meta.schemas import SchemaStore
@@ -74,7 +75,7 @@ from merganser.upkeep.compact_table import on_threads
 from merganser.upkeep.plan_compaction import Planner
 from merganser.write import overwrite as ow
 from merganser.write.incoming import accepted
-from merganser.write.start import RowsState, Start, Totals
+from merganser.write.start import RowsState, Start
 from merganser.write.writer import TableWriter, table_writer
 
 _KEYS_AT_ONCE: Final = 1 << 23
@@ -454,7 +455,7 @@ def _start(made: TableDef) -> Start:
     return Start(
         lambda _: 0,
         rows=RowsState(None) if made.moves_keys else None,
-        totals=Totals.among(made, EMPTY) if made.postpones else None,
+        layout=Layout.among(made, EMPTY) if made.postpones else None,
     )
 
 

@@ -14,8 +14,6 @@ from typing import Any, Final, Never, Self
 import numpy as np
 import pyarrow as pa
 
-from merganser.codec.binary_row import encode_row
-from merganser.codec.hashing import buckets, row_hash
 from merganser.codec.stats import EMPTY_ROW
 from merganser.errors import ExpiredError, FormatError, InvalidInputError
 from merganser.expr.from_arrow import predicate_from_arrow
@@ -32,12 +30,12 @@ from merganser.merge.keys import sorted_positions
 from merganser.meta.data_file import DataFile
 from merganser.meta.followed import as_of, check_key, columns_of
 from merganser.meta.kept import has_expired
+from merganser.meta.layout import bucket_number, bucket_numbers, parted, spread
 from merganser.meta.live_files import BucketFiles, BucketId
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import read as r
-from merganser.options import write as w
 from merganser.rules.gaps import check_can_read, unsupported_for_reading
 from merganser.scan.plan import is_masked, level_0_waits
 from merganser.scan.rows import with_schema, without_columns
@@ -122,8 +120,9 @@ class _View:
         found = self.totals.get(partition)
         if found is None:
             live = self.state.live.buckets
-            totals = {live[partition, bucket].total_buckets for bucket in self.partitions.get(partition, ())}
-            found = self.totals[partition] = max(0, totals.pop()) if len(totals) == 1 else 0
+            found = self.totals[partition] = spread(
+                live[partition, bucket] for bucket in self.partitions.get(partition, ())
+            )
         return found
 
 
@@ -265,9 +264,9 @@ class Lookup:
         if len(there) > 1:
             assert view.single is not None
             total = view.total_buckets(EMPTY_ROW)
-            if total <= 0 or view.table.options.get(w.BUCKET_FUNCTION) != "default":
+            number = bucket_number(view.table, (integer,), total) if total > 0 else None
+            if number is None:
                 raise NotAtOnceError
-            number = abs(row_hash(encode_row((integer,), view.table.key_types))) % total
             there = [number] if number in there else []
         for bucket in there:
             row = self._bucket(view, (EMPTY_ROW, bucket)).one(integer, chosen)
@@ -508,18 +507,8 @@ class Lookup:
         total = view.total_buckets(partition)
         if total <= 1:  # with 0, no rule says where a key lies
             return [(bucket, everything) for bucket in there]
-        names = view.table.schema.bucket_key
-        kinds = [view.table.schema.field(name).type for name in names]
-        function = view.table.options.get(w.BUCKET_FUNCTION)
-        numbers = buckets([rows.column(name) for name in names], kinds, total, function)
-        order = np.argsort(numbers, kind="stable")
-        ordered = numbers[order]
-        found = []
-        for bucket in there:
-            first, end = np.searchsorted(ordered, (bucket, bucket + 1))
-            if first < end:
-                found.append((bucket, order[first:end]))
-        return found
+        known = set(there)
+        return [(bucket, at) for bucket, at in parted(bucket_numbers(view.table, rows, total)) if bucket in known]
 
     def _in_bucket(
         self, view: _View, bucket: BucketId, keys: pa.Table, fields: Sequence[t.Field]

@@ -24,9 +24,9 @@ from merganser.codec.hashing import row_hashes
 from merganser.codec.stats import ColumnStats, SimpleStats, column_stats, decode_stats, merge_stats
 from merganser.codec.stored import BINARY, TEXT, Stored
 from merganser.errors import MerganserError
-from merganser.lsm.bucket_numbers import bucket_numbers
 from merganser.lsm.levels import dense_ranks
 from merganser.meta.data_file import DataFile, ManifestEntry
+from merganser.meta.layout import bucket_numbers
 from merganser.meta.table_def import TableDef
 from merganser.schema import row_kind
 from merganser.schema import types as t

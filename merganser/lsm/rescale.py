@@ -26,12 +26,12 @@ from merganser.commit.message import CommitMessage
 from merganser.files.layout import file_layout
 from merganser.files.write import RollingWriter
 from merganser.lsm.abandoned import remove_files
-from merganser.lsm.bucket_numbers import bucket_numbers, parted
 from merganser.lsm.compact import AppendCompaction, Compaction, CompactJob, KeyCompaction, Piece
 from merganser.lsm.held import copies_beside
 from merganser.lsm.levels import top_level
 from merganser.merge.keys import sorted_positions
 from merganser.meta.data_file import SOURCE_APPEND, SOURCE_COMPACT, DataFile
+from merganser.meta.layout import bucket_numbers, parted
 from merganser.meta.table_def import TableDef
 from merganser.meta.tracking import UNTRACKED_FILE, is_untracked
 from merganser.schema import row_kind

@@ -128,12 +128,6 @@ def for_writing(table: TableDef, env: Env, seen: Look | None = None) -> TableDef
     return replace(table, options=table.options.merged(changes)) if changes else table
 
 
-def bucket_numbers(table: TableDef, env: Env, schema_id: int) -> list[int]:
-    """Return the option `bucket` of a schema and of all later ones."""
-    schemas = SchemaStore(table.paths, env)
-    return [schemas.load(each).options.get(w.BUCKET) for each in range(schema_id, schemas.latest_id(schema_id) + 1)]
-
-
 def for_changing(
     table: TableDef, env: Env, action: str, names: Collection[str] = (), seen: Look | None = None
 ) -> TableDef:

@@ -30,17 +30,19 @@ class BucketFiles:
     Attributes:
         entries: an entry of kind ADD for each.
         max_sequence: the largest sequence number of their rows.
+        is_mixed: whether they say different numbers of buckets.
         names: the names of the files, in sets that grow from the last to the first: one that is added is merged with
             the smaller ones before it, so that each name is copied as often as their number has binary digits.
     """
 
     entries: tuple[ManifestEntry, ...]
     max_sequence: int
+    is_mixed: bool
     names: tuple[frozenset[str], ...] = field(compare=False, repr=False)
 
     @property
     def total_buckets(self) -> int:
-        """The number of buckets its files were written with."""
+        """The number of buckets that its last file was written with."""
         return self.entries[-1].total_buckets
 
 
@@ -135,7 +137,9 @@ def _replay(
     if all(entry.kind == ADD for entry in changed) and len(names) == len(changed) and _none_of(names, known):
         # the common append: no identity can clash
         highest = highest if before is None else max(highest, before.max_sequence)
-        return BucketFiles(entries + tuple(changed), highest, _with(known, names))
+        totals = {entry.total_buckets for entry in (*entries[-1:], *changed)}
+        mixed = len(totals) > 1 or (before is not None and before.is_mixed)
+        return BucketFiles(entries + tuple(changed), highest, mixed, _with(known, names))
     touched = [entry for entry in entries if entry.file.name in names]
     live: dict[Any, ManifestEntry] = {entry.identity: entry for entry in touched}
     waiting: set[Any] = set()
@@ -159,7 +163,8 @@ def _replay(
     if not kept:
         return None
     names = frozenset([entry.file.name for entry in kept])
-    return BucketFiles(tuple(kept), max([entry.file.max_sequence for entry in kept]), (names,))
+    mixed = len({entry.total_buckets for entry in kept}) > 1
+    return BucketFiles(tuple(kept), max([entry.file.max_sequence for entry in kept]), mixed, (names,))
 
 
 def _none_of(names: frozenset[str], known: tuple[frozenset[str], ...]) -> bool:

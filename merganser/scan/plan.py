@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 
 from merganser.codec.binary_row import deserialize, deserialize_columns, stored_to_arrow
-from merganser.codec.hashing import buckets
 from merganser.codec.stats import EMPTY_ROW
 from merganser.codec.stored import sort_key
 from merganser.errors import FormatError, UnsupportedError
@@ -31,6 +30,7 @@ from merganser.lsm.levels import dense_ranks, sections
 from merganser.lsm.unmarked import unmarked_schemas
 from merganser.meta.data_file import ADD, DataFile, ManifestEntry
 from merganser.meta.followed import columns_of
+from merganser.meta.layout import bucket_numbers, spread
 from merganser.meta.live_files import EMPTY, BucketFiles, BucketId, LiveFiles
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
@@ -211,17 +211,16 @@ def buckets_through(
         return chosen
     kinds = [table.schema.field(name).type for name in key]
     columns = [stored_to_arrow([row[i] for row in pinned], kind) for i, kind in enumerate(kinds)]
-    function = table.options.get(w.BUCKET_FUNCTION)
+    keys = pa.table(columns, names=list(key))
     wanted: dict[int, set[int]] = {}
     kept = []
     for bucket, files in chosen:
-        totals = {entry.total_buckets for entry in files.entries}
-        total = totals.pop()
-        if totals or total <= 0:  # dynamic buckets, or a mix left by another engine: no rule says where a key lies
+        total = spread([files])
+        if not total:
             kept.append((bucket, files))
             continue
         if total not in wanted:
-            wanted[total] = set(buckets(columns, kinds, total, function).tolist()) if pinned else set()
+            wanted[total] = set(bucket_numbers(table, keys, total).tolist())
         if bucket[1] in wanted[total]:
             kept.append((bucket, files))
     return kept

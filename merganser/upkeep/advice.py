@@ -15,6 +15,7 @@ from typing import Final
 
 from merganser.lsm.tombstones import Tombstones
 from merganser.meta.data_file import DataFile
+from merganser.meta.layout import numbers_other_than
 from merganser.meta.live_files import BucketId, LiveFiles
 from merganser.meta.shard_stream import span_text, stream_of
 from merganser.meta.table_def import TableDef
@@ -155,13 +156,7 @@ def _unfinished(table: TableDef, facts: Facts) -> Iterator[Advice]:
 
 def _mixed(table: TableDef, facts: Facts) -> Iterator[Advice]:
     wanted = table.bucket if facts.number is None else facts.number
-    if wanted <= 0 or facts.wanted is not None or not set(facts.live.totals) - {wanted}:
-        return
-    others = {
-        partition: files.total_buckets
-        for (partition, number), files in facts.live.buckets.items()
-        if number >= 0 and files.entries and files.total_buckets != wanted
-    }
+    others = numbers_other_than(wanted, facts.live) if wanted > 0 and facts.wanted is None else {}
     if not others:
         return
     first, number = next(iter(others.items()))

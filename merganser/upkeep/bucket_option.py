@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from merganser.meta.followed import bucket_numbers
+from merganser.meta.layout import options_since
 from merganser.meta.lineage import last_rescale, moved
 from merganser.meta.next_schema import make_next_schema
 from merganser.meta.table_def import TableDef
@@ -53,7 +53,7 @@ def wanted_buckets(table: TableDef, env: Env, state: TableState) -> int | None:
     made = reader.snapshots.get(number)
     if made is None:
         return None
-    known = bucket_numbers(table, env, made.schema_id)
+    known = options_since(table, env, made.schema_id)
     if len(set(known)) > 1:  # it was set, by the rescale or by a person
         return None
     wanted = {after for _, after in moved(reader.delta(made)).values()}.difference(known).intersection(
@@ -73,5 +73,5 @@ def is_overtaken(table: TableDef, env: Env, state: TableState) -> bool:
     wanted = wanted_buckets(table, env, state)
     if wanted is not None and state.snapshot is not None:
         set_buckets(table, env, wanted, rescale=last_rescale(state.snapshot))
-    known = bucket_numbers(table, env, table.schema.id)
+    known = options_since(table, env, table.schema.id)
     return table.bucket != known[-1] and table.bucket in known

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from merganser.lsm.bucket_numbers import parted
 from merganser.merge.wide_hashes import KeyHashes
+from merganser.meta.layout import parted
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import TableState
 from merganser.scan.keys import keys_of

@@ -22,13 +22,13 @@ from merganser.codec.hashing import remainders, row_hashes
 from merganser.codec.stats import EMPTY_ROW
 from merganser.commit.message import CommitMessage
 from merganser.errors import InvalidInputError
-from merganser.lsm.bucket_numbers import bucket_numbers, parted
 from merganser.meta.index_manifest import IndexEntry
+from merganser.meta.layout import Layout, bucket_numbers, parted
 from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
 from merganser.rules.facts import POSTPONE
 from merganser.write.incoming import Prepared
-from merganser.write.start import Start, Totals
+from merganser.write.start import Start
 
 _DIRECTORY_BYTES_MAX = 255
 
@@ -168,13 +168,13 @@ class FixedBuckets(_Stateless):
 class BucketsOfPartitions(_Stateless):
     """Each partition has a number of buckets of its own: the hash of the bucket key decides."""
 
-    def __init__(self, table: TableDef, totals: Totals) -> None:
+    def __init__(self, table: TableDef, layout: Layout) -> None:
         self._table = table
-        self._totals = totals
+        self._layout = layout
 
     def total_of(self, partition: bytes) -> int:
         """Return the number of a partition."""
-        return self._totals.of(partition)
+        return self._layout.of(partition)
 
     def assign(self, rows: pa.Table) -> Iterator[Group]:
         """Yield the rows of every bucket that has some, by partition and bucket."""

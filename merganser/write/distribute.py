@@ -23,10 +23,10 @@ import pyarrow as pa
 from merganser.commit.message import CommitMessage
 from merganser.commit.publish import Publisher
 from merganser.errors import ConflictError, MerganserError
-from merganser.lsm.bucket_numbers import bucket_numbers
 from merganser.lsm.section import SectionReader
 from merganser.meta.data_file import DataFile
 from merganser.meta.followed import columns_of, newest
+from merganser.meta.layout import Layout, bucket_numbers
 from merganser.meta.live_files import LiveFiles
 from merganser.meta.snapshot import COMPACT, Snapshot
 from merganser.meta.table_def import TableDef
@@ -38,7 +38,7 @@ from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs, compact, on_threads
 from merganser.upkeep.plan_compaction import CompactionRequest, check_partitions, partitions_chosen
 from merganser.upkeep.rescale import check_rescale, rescale
-from merganser.write.start import Start, Totals
+from merganser.write.start import Start
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction
 from merganser.write.writer import KeyTableWriter
@@ -103,7 +103,7 @@ class DistributeJob:
 
     def _rows(self, env: Env) -> Iterator[pa.Table]:
         table = self.table
-        total = self.start.totals.of(self.partition) if self.start.totals is not None else 1
+        total = self.start.layout.of(self.partition) if self.start.layout is not None else 1
         directory = table.bucket_directory(self.partition, POSTPONE)
         reader = SectionReader(table, directory, self.partition, self.schemas, env.storage)
         for file in self.files:
@@ -213,7 +213,7 @@ def _jobs(
     target: WriteTarget, env: Env, start: Start, live: LiveFiles, request: CompactionRequest
 ) -> list[DistributeJob]:
     table = target.table
-    known = Totals.among(table, live)
+    known = Layout.among(table, live)
     jobs: list[DistributeJob] = []
     files_of = waiting(live)
     chosen = partitions_chosen(table, list(files_of), request)
@@ -222,7 +222,7 @@ def _jobs(
         schemas = columns_of(table, env, (file.schema_id for file in files))
         total = known.known.get(partition) or _number_for(table, files)
         shares = max(1, min(total, sum(file.size for file in files) // _SHARE_BYTES))
-        of_partition = replace(start, totals=Totals({partition: total}))
+        of_partition = replace(start, layout=Layout({partition: total}))
         jobs += [
             DistributeJob(target, partition, files, schemas, of_partition, share, shares) for share in range(shares)
         ]

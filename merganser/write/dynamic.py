@@ -32,8 +32,8 @@ from merganser.codec.hashing import Hashes, remainders, row_hashes
 from merganser.codec.stats import EMPTY_ROW
 from merganser.files.key_hashes import read_hashes, write_hashes
 from merganser.files.masks import remove
-from merganser.lsm.bucket_numbers import parted
 from merganser.meta.index_manifest import IndexEntry
+from merganser.meta.layout import parted
 from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w

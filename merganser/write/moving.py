@@ -27,10 +27,10 @@ import pyarrow as pa
 from merganser.codec.hashing import remainders, row_hashes
 from merganser.commit.message import CommitMessage
 from merganser.errors import InvariantError
-from merganser.lsm.bucket_numbers import parted
 from merganser.merge.deduplicate import Deduplicate
 from merganser.merge.rules import merge_of
 from merganser.merge.wide_hashes import KeyHashes
+from merganser.meta.layout import parted
 from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from merganser.commit.conflict import Totals, check_total_buckets
 from merganser.meta.data_file import ADD, DataFile, ManifestEntry
+from merganser.meta.layout import numbers_other_than
 from merganser.meta.live_files import EMPTY, BucketId, LiveFiles
 from merganser.meta.table_def import TableDef
 
@@ -90,13 +91,7 @@ class _Columns:
         keys = owners + numbers * np.uint64(_BUCKET_STEP)
         order = np.lexsort((firsts, keys))
         small = np.result_type(*(np.min_scalar_type(end) for end in (firsts.min(initial=0), firsts.max(initial=0))))
-        others: dict[bytes, int] = {}
-        if total > 0 and set(live.totals) - {total}:
-            others = {
-                partition: files.total_buckets
-                for (partition, bucket), files in buckets.items()
-                if bucket >= 0 and 0 < files.total_buckets != total
-            }
+        others = numbers_other_than(total, live) if total > 0 else {}
         return cls(keys[order], firsts[order].astype(small), others)
 
     def next_sequence(self, bucket: BucketId) -> int:

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from merganser.commit.conflict import rows_version
 from merganser.meta.data_file import ADD
 from merganser.meta.index_manifest import HASH, IndexEntry
-from merganser.meta.live_files import BucketId, LiveFiles
+from merganser.meta.layout import Layout
+from merganser.meta.live_files import BucketId
 from merganser.meta.snapshot import Snapshot
-from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
-from merganser.options import write as w
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,33 +62,6 @@ class RowsState:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
-    """The number of buckets of each partition, where partitions have numbers of their own.
-
-    Attributes:
-        known: by partition.
-        default: of the other partitions.
-    """
-
-    known: Mapping[bytes, int] = field(default_factory=dict)
-    default: int = 1
-
-    def of(self, partition: bytes) -> int:
-        """Return the number of a partition."""
-        return self.known.get(partition, self.default)
-
-    @classmethod
-    def among(cls, table: TableDef, live: LiveFiles) -> Totals:
-        """Return the numbers of the partitions that have rows in buckets, and the table's for the others."""
-        known = {
-            partition: files.total_buckets
-            for (partition, bucket), files in live.buckets.items()
-            if bucket >= 0 and files.total_buckets > 0
-        }
-        return cls(known, table.options.get(w.POSTPONE_DEFAULT_BUCKET_NUM) or 1)
-
-
-@dataclass(frozen=True, slots=True)
 class Start:
     """The state that rows come after, as far as a writer needs it.
 
@@ -98,14 +70,14 @@ class Start:
         keys: says where keys lie.
         assigners: how many assigners the keys of a partition have; see `write.dynamic`.
         rows: the rows, for tables whose keys may move between partitions; None for others.
-        totals: the numbers of buckets of partitions, for tables that may postpone buckets; None: the rows wait.
+        layout: the numbers of buckets of partitions, for tables that may postpone buckets; None: the rows wait.
     """
 
     sequences: Callable[[BucketId], int]
     keys: KeyFiles = KeyFiles()
     assigners: int = 1
     rows: RowsState | None = None
-    totals: Totals | None = None
+    layout: Layout | None = None
 
 
 def rows_state(reader: MetaReader, state: TableState) -> RowsState:

@@ -29,6 +29,7 @@ from merganser.commit.publish import Change, Publisher
 from merganser.commit.turns import Turn, take_turn, wait_for_turn
 from merganser.errors import CommitUnknownError, FormatError, InvalidInputError, MerganserError, NotFoundError, a_type
 from merganser.lsm.abandoned import remove_files
+from merganser.meta.layout import Layout
 from merganser.meta.row_counts import RowEdit
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
@@ -47,7 +48,7 @@ from merganser.write.recording import Recording
 from merganser.write.rejoining import Rejoining
 from merganser.write.renumber import Renumbering
 from merganser.write.sequences import is_numbered, starting_sequences
-from merganser.write.start import KeyFiles, RowsState, Start, Totals, rows_state
+from merganser.write.start import KeyFiles, RowsState, Start, rows_state
 from merganser.write.target import WriteTarget
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -167,8 +168,8 @@ class Transaction:
                 break
         sequences = starting_sequences(self.table, state.live, overwrites=overwrites, overtaken=overtaken)
         if self.table.postpones:
-            totals = None if self.target.postpones else Totals.among(self.table, state.live)
-            return Start(sequences, assigners=assigners, totals=totals)
+            layout = None if self.target.postpones else Layout.among(self.table, state.live)
+            return Start(sequences, assigners=assigners, layout=layout)
         if not self.table.assigns_keys:
             return Start(sequences)
         assigners = assigners_of(self.table, assigners)

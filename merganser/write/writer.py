@@ -115,7 +115,7 @@ def table_writer(
         publishes: says of a partition whether a changelog of its rows is written; None: of all.
         marks: gives, of a partition, a part of the names of its data files.
     """
-    if table.postpones and start.totals is None:
+    if table.postpones and start.layout is None:
         return ArrivalWriter(table, env, start)
     if table.keyed:
         return KeyTableWriter(table, env, start, parallel=parallel, publishes=publishes, marks=marks)
@@ -380,7 +380,7 @@ def _assigner_of(table: TableDef, env: Env, start: Start) -> Assigner:
     if table.bucket > 0:
         return FixedBuckets(table)
     if table.postpones:
-        return PostponedBuckets(table) if start.totals is None else BucketsOfPartitions(table, start.totals)
+        return PostponedBuckets(table) if start.layout is None else BucketsOfPartitions(table, start.layout)
     if table.moves_keys:
         return MovingBuckets(table, env, start)
     return DynamicBuckets(table, env, start) if table.assigns_keys else UnawareBuckets(table)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from merganser.lsm.bucket_numbers import bucket_numbers
+from merganser.meta.layout import bucket_numbers
 from merganser.testing.engines_oracle import Change, EngineOracle, Record, Row
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 import merganser as mg
 import merganser.spark as ms
-from merganser.lsm.bucket_numbers import bucket_numbers
+from merganser.meta.layout import bucket_numbers
 from merganser.schema.conform import conform
 from merganser.spark.bucketing import bucket_column, salts
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema

@@ -13,7 +13,7 @@ import pytest
 
 import merganser as mg
 from merganser.errors import CommitUnknownError, ConflictError, StorageError
-from merganser.lsm.bucket_numbers import bucket_numbers
+from merganser.meta.layout import bucket_numbers
 from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import FaultyStorage

@@ -20,8 +20,8 @@ import pytest
 import merganser as mg
 from merganser.codec.binary_row import deserialize
 from merganser.errors import InvalidInputError, StorageError
-from merganser.lsm.bucket_numbers import bucket_numbers
 from merganser.meta.data_file import ManifestEntry
+from merganser.meta.layout import bucket_numbers
 from merganser.meta.table_state import MetaReader
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import Fault, FaultyStorage, Plan
