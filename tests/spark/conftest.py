@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,9 @@ def environment() -> dict[str, str]:
     return {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(ROOT)}
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+@contextmanager
+def local_session(warehouse: Path) -> Iterator[SparkSession]:
+    """Start the session of the tests, and stop it."""
     os.environ.update(environment())
     builder = SparkSession.builder.master("local[2,3]").config("spark.ui.enabled", "false")
     for key, value in {
@@ -35,7 +37,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": "4",
         "spark.driver.memory": "2g",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
+        "spark.sql.warehouse.dir": str(warehouse),
         "spark.log.level": "OFF",
         "spark.sql.session.timeZone": "America/New_York",
         **INTERPRETED,
@@ -45,6 +47,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     ms.register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with local_session(tmp_path_factory.mktemp("spark-warehouse")) as session:
+        yield session
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pyarrow as pa
 from merganser.catalogs.filesystem import Catalog, open_catalog
 from merganser.changes import set_option
 from merganser.handle.table import Table, open_table
+from merganser.storage.local import LocalStorage
 from merganser.storage.memory import MemoryStorage
 from merganser.testing.builders import contents
 
@@ -21,12 +22,17 @@ _SCHEMA: Final = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.
 
 
 class Traced:
-    """A warehouse in memory, whose requests are written down."""
+    """A warehouse whose requests are written down.
 
-    def __init__(self) -> None:
-        root = f"memory://traces-{uuid.uuid4().hex}/w"
+    Args:
+        directory: where it lies, for tasks in other processes; None: in memory.
+    """
+
+    def __init__(self, directory: str | None = None) -> None:
+        memory = f"traces-{uuid.uuid4().hex}"
+        root = f"memory://{memory}/w" if directory is None else directory
         self.log = Log(f"{root}/")
-        self.storage = MemoryStorage(root.split("/")[2])
+        self.storage = MemoryStorage(memory) if directory is None else LocalStorage(sync=False)
         self.catalog = self.again()
         self.files: dict[str, bytes] = {}
 

@@ -20,4 +20,4 @@ def test_a_road_asks_the_store_as_it_did(name: str) -> None:
 
 
 def test_no_trace_is_left_of_a_road_that_is_gone() -> None:
-    assert {path.stem for path in GOLDEN.iterdir()} == {*ROADS}
+    assert {path.stem for path in GOLDEN.iterdir() if not path.stem.startswith("spark_")} == {*ROADS}

@@ -7,6 +7,7 @@ take equally long.
 
 from __future__ import annotations
 
+import copy
 import io
 import itertools
 import json
@@ -22,16 +23,18 @@ import fastavro
 import pyarrow as pa
 
 from merganser.storage.env import Env
-from merganser.storage.memory import MemoryStorage
-from merganser.storage.protocol import Entries, Sink, no_lock
+from merganser.storage.protocol import Entries, Sink, Storage, no_lock
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _TAIL: Final = 64 * 1024
 """So many bytes come with the request that opens a file; see `storage.object_store`."""
-_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_ID: Final = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?<=checkpoint/merganser/)[0-9a-f]{16}"
+)
 _NOW: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+_METADATA: Final = re.compile("/(manifest|schema|snapshot|tag)/")
 _SIZES: Final = re.compile(r"size$", re.IGNORECASE)
 
 
@@ -83,10 +86,16 @@ class Log:
 
 
 class TracedStorage:
-    """Files in memory, asked as an object store is asked."""
+    """Files of another storage, asked as an object store is asked.
 
-    def __init__(self, inner: MemoryStorage, log: Log) -> None:
+    A task in another process gets the other storage: its requests are not written down.
+    """
+
+    def __init__(self, inner: Storage, log: Log) -> None:
         self.inner, self.log = inner, log
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return copy.copy, (self.inner,)
 
     @property
     def moves_at_once(self) -> bool:
@@ -230,8 +239,8 @@ class TracedEnv(Env):
 def text_of(log: Log, title: str, files: dict[str, bytes]) -> str:
     """Return the requests of an operation as text, and the metadata files that it left.
 
-    Random parts of names become numbers in the order in which they come up. Sizes are left out: they change with the
-    libraries that compress and write footers.
+    Random parts of names, and hashes of places, become numbers in the order in which they come up. Sizes are left out:
+    they change with the libraries that compress and write footers.
     """
     numbers: dict[str, str] = {}
 
@@ -243,15 +252,13 @@ def text_of(log: Log, title: str, files: dict[str, bytes]) -> str:
     if log.later:
         lines += ["    nobody waits for:"]
         lines += [f"{one.step:4} {one.verb:9} {named(one.path)}" for one in log.later]
-    for path in sorted(files, key=named):
+    for path in sorted(filter(_METADATA.search, files), key=named):
         if "/manifest/" in path:
             records = [*fastavro.reader(io.BytesIO(files[path]))]
             shown = "\n".join(json.dumps(_shown(record), default=_text) for record in records)
-        elif "/schema/" in path or "/snapshot/" in path or "/tag/" in path:
+        else:
             found = json.loads(files[path])
             shown = json.dumps(_shown(found), indent=1) if isinstance(found, dict) else str(found)
-        else:
-            continue
         lines += ["", f"--- {named(path.removeprefix(log.root))}", named(shown)]
     return "\n".join(lines) + "\n"
 
