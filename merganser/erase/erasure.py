@@ -96,6 +96,11 @@ _SHARDS: Final = (
     "erase(..., everywhere=True) takes the partition from it. A damaged file is written again by table.repair()."
 )
 
+_OTHER_COLUMNS: Final = (
+    "The branch {}, and the filter or the key needs it, so its rows were not asked. Give the column the same name and "
+    "type in both, or drop the branch with table.branches.drop('{}'), and repeat the call."
+)
+
 _INDEX: Final = (
     "The index file was made by another engine, and its type '{}' is not known, so it was not read. Drop the index "
     "with that engine, repeat the call, and build the index again."
@@ -425,16 +430,21 @@ class Erasing:
     def _end(self, found: Inventory) -> None:
         """Erase the rows of branches, then end what names old files; step 5."""
         for line in found.lines[1:]:
-            self._erase_line(line.table)
-        found = self._searched()
-        dirty = self._dirty(found)
-        if all(holder.manifests.isdisjoint(dirty) for line in found.lines for holder in line.holders):
-            return
-        needed = NeededFiles(self.table, self.env)
-        noted = note(self.table, self.env, {path for paths in needed.lines() for path in needed.line(paths)})
-        for line in found.lines:
-            self._ended += end_holders(line, self.env, dirty)
-        self._removed.update(finish(self.table, self.env, noted))
+            if self._finder.asks(line.table):  # else the names of the filter may be those of other columns there
+                self._erase_line(line.table)
+        while True:  # statistics of what stays may tell of a snapshot that ends
+            found = self._searched()
+            dirty = self._dirty(found)
+            if all(holder.manifests.isdisjoint(dirty) for line in found.lines for holder in line.holders):
+                return
+            needed = NeededFiles(self.table, self.env)
+            noted = note(self.table, self.env, {path for paths in needed.lines() for path in needed.line(paths)})
+            ended = [one for line in found.lines for one in end_holders(line, self.env, dirty)]
+            self._removed.update(finish(self.table, self.env, noted))
+            self._ended += ended
+            if not ended:
+                return
+            self._remember_read()
 
     def _dirty(self, inventory: Inventory) -> frozenset[str]:
         """Return the manifests that name a file that holds rows that are sought, or is gone and may have held some."""
@@ -472,6 +482,11 @@ class Erasing:
         if unread:
             unread -= inventory.named(lambda line, one: self._is_later(line, one, or_equal=True))
         return hits | unread
+
+    def _remember_read(self) -> None:
+        """Keep which files were read and hold none of the rows: once they are gone, their statistics do not count."""
+        self._read = {path for path, count in self._finder.hits.items() if not count}
+        self._read_for = self._finder.sought
 
     def _forget_shards(self, lines: Sequence[Line]) -> None:
         """Take partitions that nothing else names from the shards of streams, and from the files that remember them.
@@ -523,8 +538,7 @@ class Erasing:
     def _verified(self, started: datetime) -> Erasure:
         """Read what is left, and return the report; step 6."""
         outside = sorted(self._finder.outside)
-        self._read = {path for path, count in self._finder.hits.items() if not count}
-        self._read_for = self._finder.sought
+        self._remember_read()
         self._finder = Finder(self.table, self.env, self._finder.sought, self.run)
         inventory = self._searched()
         dirty = self._dirty(inventory)
@@ -541,6 +555,10 @@ class Erasing:
             names = sorted(path.rpartition("/")[2] for path, holds in of_files.items() if holds)
             held += [Holding("file", name, line.table.branch, _SHARDS) for name in names]
         for line in inventory.lines:
+            differs = self._finder.differing(line.table)
+            if differs is not None:
+                branch = line.table.branch
+                held.append(Holding("branch", branch, branch, _OTHER_COLUMNS.format(differs, branch)))
             reader = MetaReader(line.table.paths, self.env, line.table.name)
             for one in reader.index(reader.snapshots.latest()):
                 if one.index_type not in (HASH, DELETION_VECTORS):

@@ -20,8 +20,8 @@ class Holding:
     """What holds, or held, erased rows.
 
     Attributes:
-        kind: "snapshot", "tag", "changelog", "consumer", or "file": one that no snapshot names, or that lies outside of
-            the table.
+        kind: "snapshot", "tag", "changelog", "consumer"; "branch": one whose rows were not asked; "file": one that no
+            snapshot names, or that lies outside of the table.
         name: its name, the number of a snapshot, or the name of a file.
         branch: the branch that it belongs to; "main" for the table itself.
         advice: how to end it.

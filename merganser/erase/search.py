@@ -18,6 +18,7 @@ from merganser.errors import MerganserError, StorageError
 from merganser.files.read import DataFileReader, FileToRead
 from merganser.meta.data_file import ADD, DataFile, ManifestEntry
 from merganser.meta.followed import columns_of
+from merganser.meta.schemas import SchemaStore
 from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
 from merganser.storage.env import Env
@@ -104,6 +105,10 @@ RunSearch = Callable[[Sequence[SearchJob]], list[Outcome]]
 """Runs jobs side by side and returns what they found, in any order."""
 
 
+def _alike(one: t.Field, other: t.Field) -> bool:
+    return (one.name, one.type.with_nullable(True)) == (other.name, other.type.with_nullable(True))
+
+
 @dataclass
 class Finder:
     """Searches files, each once: files never change.
@@ -154,11 +159,41 @@ class Finder:
             self.sought = replace(self.sought, keys=every)
             self.hits.clear()  # files may hold versions of the new keys
 
+    def asks(self, table: TableDef) -> bool:
+        """Return whether a branch has the columns that decide. Rows without them do not match."""
+        return self._has_columns(table, self.sought.columns | self.sought.where.columns)
+
+    def differing(self, table: TableDef) -> str | None:
+        """Return what a branch calls a column that decides, and has in another form; None: rows of it can be asked.
+
+        A column that the branch has got or lost by itself is none of its rows. One that both have from the time before
+        they parted is the same column under another name, of another type, or dropped: files may hold its values.
+        """
+        if self.asks(table):
+            return None
+        names = self.sought.columns | self.sought.where.columns
+        there, shared = {one.id: one for one in table.schema.fields}, self._shared_ids(table)
+        for one in self.table.schema.fields:
+            other = there.get(one.id)
+            if one.name not in names or one.id not in shared or (other is not None and _alike(one, other)):
+                continue
+            if other is None:
+                return f"has dropped the column '{one.name}'"
+            return f"has the column '{other.name}' ({other.type}), which here is '{one.name}' ({one.type})"
+        return None
+
+    def _shared_ids(self, table: TableDef) -> set[int]:
+        """Return the ids of the columns of the schemas that two branches have in common."""
+        ours, theirs = (SchemaStore(one.paths, self.env) for one in (self.table, table))
+        both = [number for number in ours.ids() if number in set(theirs.ids())]
+        every = (ours.load(number) for number in both if ours.load(number) == theirs.load(number))
+        return {one.id for schema in every for one in schema.fields}
+
     def _has_columns(self, table: TableDef, names: frozenset[str]) -> bool:
-        """Return whether some columns are the same in a branch. Rows without them do not match."""
-        there = {one.id: (one.name, one.type.with_nullable(True)) for one in table.schema.fields}
+        """Return whether some columns are the same in a branch."""
+        there = {one.id: one for one in table.schema.fields}
         own = [one for one in self.table.schema.fields if one.name in names]
-        return all(there.get(one.id) == (one.name, one.type.with_nullable(True)) for one in own)
+        return all(one.id in there and _alike(one, there[one.id]) for one in own)
 
     def _jobs(self, files: Sequence[StoredFile], names: frozenset[str], *, finds_keys: bool) -> list[SearchJob]:
         tables = {one.table.branch: one.table for one in files}

@@ -46,6 +46,19 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_every_command_that_a_page_names_is_there() -> None:
+    known = {word for name, _ in generate.commands() for word in name.split()[:1]}
+    pages = [page for page in PAGES if "decisions" not in page.parts]
+    named = {
+        (page.name, word)
+        for page in pages
+        for quoted in re.findall(r"`merganser\s+([^`]*)`", page.read_text())
+        for word in re.findall(r"^[a-z][a-z-]*", quoted)
+    }
+    assert len(named) > 20
+    assert sorted((page, word) for page, word in named if word not in known) == []
+
+
 def test_every_decision_is_listed() -> None:
     directory = generate.DOCS / "decisions"
     listed = (directory / "README.md").read_text()

@@ -743,3 +743,80 @@ def test_the_removal_of_orphans_takes_a_note_that_was_never_whole() -> None:
     late = datetime.now(UTC) + timedelta(days=1)
     assert table.remove_orphans(older_than=late, dry_run=False) == (path,)
     assert not table.env.storage.exists(path)
+
+
+def other_name(branch: mg.Table) -> mg.Table:
+    return branch.alter([mg.changes.rename_column("v", "note")])
+
+
+def other_type(branch: mg.Table) -> mg.Table:
+    return branch.alter([mg.changes.retype_column("n", "BIGINT")])
+
+
+def dropped(branch: mg.Table) -> mg.Table:
+    return branch.alter([mg.changes.drop_column("v")])
+
+
+def another_of_its_name(branch: mg.Table) -> mg.Table:
+    renamed = branch.alter([mg.changes.rename_column("v", "note")])
+    return renamed.alter([mg.changes.add_column("v", "STRING")])
+
+
+@pytest.mark.parametrize("key", ["", "k"])
+@pytest.mark.parametrize(
+    ("alter", "column", "says"),
+    [
+        (other_name, "v", "has the column 'note' (STRING), which here is 'v' (STRING)"),
+        (another_of_its_name, "v", "has the column 'note' (STRING), which here is 'v' (STRING)"),
+        (other_type, "n", "has the column 'n' (BIGINT), which here is 'n' (INT)"),
+        (dropped, "v", "has dropped the column 'v'"),
+    ],
+)
+def test_a_branch_that_has_a_column_in_another_form_is_held(
+    key: str, alter: Callable[[mg.Table], mg.Table], column: str, says: str
+) -> None:
+    table = table_of({"bucket": "1" if key else "-1"}, key).alter([mg.changes.add_column("n", "INT")])
+    table.write([{**row("a"), "n": 1}])
+    table.tags.create("fork")
+    table.branches.create("b", tag="fork")
+    table.branch("b").write([{**mine("there"), "n": 7}, {**row("c"), "n": 8}])
+    branch = alter(table.branch("b"))
+    if {"v", "note"} <= set(branch.schema.names):  # its own 'v' is another column
+        branch.write([{**row("e", f"{TOKEN}-there"), "note": None, "n": 9}])
+    before = rows_of(branch)
+    where = "n = 7" if column == "n" else f"v = '{TOKEN}-there'"
+    for everywhere in (False, True, True):
+        report = table.erase(where, everywhere=everywhere)
+        [held] = [one for one in report.held if one.kind == "branch"]
+        assert (held.name, report.is_complete) == ("b", False)
+        assert says in held.advice
+    assert rows_of(table.branch("b")) == before, "a filter deletes no rows by a column that it does not mean"
+    table.branches.drop("b")
+    report = table.erase(where, everywhere=True)
+    assert report.is_complete
+    assert found(table) == []
+
+
+def test_a_column_that_a_branch_never_had_is_none_of_its_rows() -> None:
+    table = table_of({"bucket": "1"}, "k")
+    table.write([row("a")])
+    table.tags.create("fork")
+    table.branches.create("b", tag="fork")
+    table.branch("b").alter([mg.changes.add_column("own", "STRING")])
+    table = table.alter([mg.changes.add_column("x", "STRING")])
+    table.write([{**mine("new"), "x": TOKEN}])
+    assert table.erase(f"x = '{TOKEN}'", everywhere=True).is_complete
+    assert found(table) == []
+    assert [one["k"] for one in rows_of(table.branch("b"))] == ["a"]
+
+
+def test_one_call_ends_a_tag_whose_statistics_tell_of_a_snapshot_that_it_ends() -> None:
+    table = table_of({"bucket": "1"}, "k")
+    table.write([row("a")])
+    table.analyze()
+    table.write([row("b")])
+    table.tags.create("later")
+    table.write([mine("old")])
+    report = table.erase(f"v = '{TOKEN}-old'", everywhere=True)
+    assert (report.is_complete, report.held) == (True, ())
+    assert found(table) == []
