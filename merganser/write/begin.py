@@ -18,15 +18,6 @@ from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction, check_user, checked_identifier, checked_user, checked_watermark
 
 
-def settle(target: WriteTarget, env: Env, *, run: RunJobs | None = None) -> None:
-    """Give rows that wait their buckets, if the write puts newer rows into buckets at once: else they would be older.
-
-    An overwrite replaces what waits in its partitions, too.
-    """
-    if target.table.postpones and not target.postpones and not target.overwrites:
-        distribute(target.table, env, run=run)
-
-
 def begin(
     table: TableDef,
     env: Env,
@@ -34,6 +25,7 @@ def begin(
     columns: Sequence[str] | None = None,
     overwrite: Mapping[str, Any] | str | None = None,
     changes: bool = True,
+    streams: bool = False,
     commit_user: str | None = None,
     identifier: int | None = None,
     watermark: int | datetime | None = None,
@@ -42,12 +34,10 @@ def begin(
     kinds: Any = None,
     seen: Look | None = None,
 ) -> Transaction:
-    """Return the transaction of one call that writes, checked before any row is taken.
+    """Return the transaction of one call that writes, or the first of a writer, checked before any row is taken.
 
     Args:
-        columns: the columns supplied; None: all.
-        overwrite: a static spec, "dynamic", or None to append.
-        changes: publish what changes; see `Table.write`.
+        columns, overwrite, changes, streams: see `WriteTarget`.
         commit_user: the name of the committer; None: a new random name.
         identifier: which of their commits it is; None: one that is never repeated.
         watermark: the time up to which event times were seen; None: the commit says nothing of it.
@@ -66,7 +56,7 @@ def begin(
         table = for_writing(table, env, seen)
 
     def target_of(table: TableDef) -> WriteTarget:
-        target = WriteTarget(table, columns=columns, overwrite=overwrite, changes=changes)
+        target = WriteTarget(table, columns=columns, overwrite=overwrite, changes=changes, streams=streams)
         if rows is not None:
             target.check_names_and_types(rows, kinds)
         check_user(commit_user, target.action)
@@ -77,9 +67,10 @@ def begin(
     if rows is not None:
         table = with_columns_of(table, env, rows, target_of, without=(kinds,))
     target = target_of(table)
-    settle(target, env, run=run)
+    if table.postpones and not target.postpones and not target.overwrites:  # an overwrite replaces what waits
+        distribute(table, env, run=run)  # else it would be newer than the rows that come now
     user = checked_user(target, env, commit_user)
-    standing = None if table.postpones else seen.standing
+    standing = None if streams or table.postpones else seen.standing
     transaction = Transaction(
         target, env, user, checked_identifier(identifier, commit_user), run=run, standing=standing
     )

@@ -17,20 +17,20 @@ from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
 from merganser.commit.turns import wait_for_turn
 from merganser.errors import ConflictError, InvalidInputError
-from merganser.meta.followed import Look, for_writing, look, newest
+from merganser.meta.followed import Look, for_writing, newest
 from merganser.meta.row_counts import RowEdit
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
-from merganser.meta.table_state import Standing, TableState
+from merganser.meta.table_state import TableState
 from merganser.options import write as w
 from merganser.schema.lossy import lossy_columns
 from merganser.schema.nullability import tightened
 from merganser.storage.env import Env
-from merganser.write.begin import settle
+from merganser.write.begin import begin
 from merganser.write.incoming import Prepared
 from merganser.write.merge_schema import takes, with_columns_of
 from merganser.write.target import WriteTarget
-from merganser.write.transaction import Transaction, checked_identifier, checked_user, checked_watermark
+from merganser.write.transaction import Transaction, checked_identifier, checked_watermark
 from merganser.write.writer import TableWriter, table_writer
 
 
@@ -58,24 +58,28 @@ class WriteSession:
         streams: bool = False,
         seen: Look | None = None,
     ) -> None:
-        if seen is None:
-            seen = look(table, env)
-            table = for_writing(table, env, seen)
-        self.table = table
+        transaction = begin(
+            table,
+            env,
+            columns=columns,
+            overwrite=overwrite,
+            changes=changes,
+            streams=streams,
+            commit_user=commit_user,
+            seen=seen,
+        )
+        self.table, self.target, self.user = transaction.table, transaction.target, transaction.user
         self.env = env
         self._target_of = partial(WriteTarget, columns=columns, overwrite=overwrite, changes=changes, streams=streams)
-        self.target = self._target_of(table)
-        settle(self.target, env)
-        self.user = checked_user(self.target, env, commit_user)
         self._named = commit_user
         self.computed_from: Reads | None = None
-        self._safe = table.options.get(w.COMMIT_STRICT_LAST_SAFE_SNAPSHOT)
+        self._safe = transaction.safe
         self._writer: TableWriter | None = None
         self._written: list[CommitMessage]
         self._taking: bool
         self._torn: bool
         self._closed = False
-        self._settle(None if streams or table.postpones else seen.standing)
+        self._settle(transaction)
 
     def applied(self, identifier: int) -> tuple[bool, Snapshot | None]:
         """Return whether a commit of this user was applied already, and its snapshot if it is kept."""
@@ -287,9 +291,9 @@ class WriteSession:
                 "Call commit again with the same identifier, or leave the writer, before more rows come."
             )
 
-    def _settle(self, standing: Standing | None = None) -> None:
-        """Begin the next commit; `standing` as of `Transaction`."""
-        self._transaction = Transaction(self.target, self.env, self.user, safe=self._safe, standing=standing)
+    def _settle(self, begun: Transaction | None = None) -> None:
+        """Begin the next commit."""
+        self._transaction = begun or Transaction(self.target, self.env, self.user, safe=self._safe)
         self._written = []
         self._taking = False
         self._torn = False
