@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from merganser.merge.wide_hashes import KeyHashes
+from merganser.merge.hashed_keys import KeyHashes
 from merganser.meta.layout import parted
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import TableState
@@ -77,9 +77,10 @@ def _twice(tables: list[pa.Table]) -> list[tuple[int, np.int64, np.uint32]]:
     if not tables:
         return []
     rows = pa.concat_tables(tables)
-    hashes = KeyHashes(rows.column("first").to_numpy(), rows.column("second").to_numpy())
+    first, second = (rows.column(name).to_numpy() for name in ("first", "second"))
+    hashes = KeyHashes(first, second)
     order = hashes.order()
     starts = hashes[order].starts()
     seconds = np.flatnonzero(~starts & np.append(False, starts[:-1]))
     places: npt.NDArray[np.int32] = rows.column("place").to_numpy()
-    return [(int(places[i]), hashes.first[i], hashes.second[i]) for i in order[seconds].tolist()]
+    return [(int(places[i]), first[i], second[i]) for i in order[seconds].tolist()]

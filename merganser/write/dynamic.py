@@ -32,6 +32,7 @@ from merganser.codec.hashing import Hashes, remainders, row_hashes
 from merganser.codec.stats import EMPTY_ROW
 from merganser.files.key_hashes import read_hashes, write_hashes
 from merganser.files.masks import remove
+from merganser.merge.hashed_keys import KeyHashes
 from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.layout import parted
 from merganser.meta.live_files import BucketId
@@ -41,15 +42,8 @@ from merganser.storage.env import Env
 from merganser.storage.mapped import Arrays
 from merganser.write.buckets import ByKeyOrFile, Group, NewKeys, check_directory, partition_groups
 from merganser.write.filling import Filling, in_order
-from merganser.write.key_buckets import (
-    UNKNOWN,
-    Buckets,
-    KeyBuckets,
-    Run,
-    Share,
-    key_buckets,
-    remember,
-)
+from merganser.write.key_buckets import Share, key_buckets, remember
+from merganser.write.key_index import ABSENT, KeyIndex, Numbers, Run
 from merganser.write.start import Start
 
 Positions = npt.NDArray[np.int64]
@@ -111,7 +105,7 @@ class DynamicBuckets(ByKeyOrFile):
     def _of(self, partition: bytes) -> dict[int, IndexEntry]:
         return {entry.bucket: entry for entry in self._files.of(partition)}
 
-    def _buckets(self, partition: bytes, hashes: Hashes) -> Buckets:
+    def _buckets(self, partition: bytes, hashes: Hashes) -> Numbers:
         """Return the bucket of each key of a partition."""
         if partition not in self._partitions:
             self._partitions[partition] = _Partition(self._table, self._of(partition), self._assigners)
@@ -122,7 +116,7 @@ class DynamicBuckets(ByKeyOrFile):
             found[at] = self._assigned(partition, number, hashes[at])
         return found
 
-    def _assigned(self, partition: bytes, number: int, hashes: Hashes) -> Buckets:
+    def _assigned(self, partition: bytes, number: int, hashes: Hashes) -> Numbers:
         """Return the bucket of each key of an assigner."""
         place = self._partitions[partition]
         if number not in place.keys:
@@ -160,7 +154,7 @@ class DynamicBuckets(ByKeyOrFile):
             if place.new:
                 place.settle({bucket: made[partition, bucket] for bucket in place.new})
                 for number, keys in place.keys.items():
-                    remember(self._table, self._env, partition, keys, Share(number, self._assigners))
+                    remember(self._table, self._env, partition, place.files, keys, Share(number, self._assigners))
         return found
 
     def abort(self) -> None:
@@ -179,7 +173,7 @@ class DynamicBuckets(ByKeyOrFile):
         if before is None:
             return np.concatenate(place.new[bucket[1]])
         if self._assigners == 1:
-            return place.keys[0].of_bucket(bucket[1])
+            return place.keys[0].of(bucket[1]).first
         return np.concatenate([read_hashes(self._table, self._env, before), *place.new[bucket[1]]])
 
 
@@ -194,7 +188,7 @@ class _Partition:
 
     def __init__(self, table: TableDef, files: dict[int, IndexEntry], assigners: int) -> None:
         self.files = files
-        self.keys: dict[int, KeyBuckets] = {}
+        self.keys: dict[int, KeyIndex] = {}
         self.new: dict[int, list[Hashes]] = {}
         self._table = table
         self._assigners = assigners
@@ -209,15 +203,14 @@ class _Partition:
     def settle(self, files: Mapping[int, IndexEntry]) -> None:
         """Count the new keys among the known ones, which lie in some files now."""
         self.files = {**self.files, **files}
-        self.keys = {number: KeyBuckets(self.files, keys.runs) for number, keys in self.keys.items()}
         self.new = {}
 
-    def assign(self, number: int, hashes: Hashes, arrays: Arrays, env: Env) -> Buckets:
+    def assign(self, number: int, hashes: Hashes, arrays: Arrays, env: Env) -> Numbers:
         """Return the bucket of each key of an assigner, int32[n]."""
         different, order, is_first, found = _looked_up(self.keys[number], hashes, env)
         alone = len(different) == len(hashes)
         firsts = order if alone else order[np.flatnonzero(is_first)]
-        unknown = found == UNKNOWN
+        unknown = found == ABSENT
         count = int(np.count_nonzero(unknown))
         if count:
             all_new = count == len(found)
@@ -228,7 +221,8 @@ class _Partition:
             for bucket in sizes:
                 own = added if len(sizes) == 1 else added[np.flatnonzero(buckets == bucket)]
                 self.new.setdefault(bucket, []).append(own)
-            self.keys[number] = self.keys[number].with_keys(Run(added, buckets.astype(np.uint16)), arrays, env)
+            run = Run(KeyHashes(added), buckets.astype(np.uint16))
+            self.keys[number] = self.keys[number].with_run(run, arrays, env)
             if all_new and alone:  # they got their buckets in the order in which they came
                 return np.repeat(np.array(list(sizes), np.int32), list(sizes.values()))
             found[new] = buckets
@@ -243,12 +237,12 @@ class _Partition:
         return Filling(self._table, counts, self._assigners)
 
 
-def _looked_up(keys: KeyBuckets, hashes: Hashes, env: Env) -> tuple[Hashes, Positions, npt.NDArray[np.bool_], Buckets]:
+def _looked_up(keys: KeyIndex, hashes: Hashes, env: Env) -> tuple[Hashes, Positions, npt.NDArray[np.bool_], Numbers]:
     """Look hashes up, many of them as two ranges side by side.
 
     Returns:
         The different hashes, rising. Where each hash stands in their order; equal ones keep their order. Of each of
-        these, whether it is the first of its hash. The bucket of each different hash, or `UNKNOWN`.
+        these, whether it is the first of its hash. The bucket of each different hash, or `ABSENT`.
     """
     if len(hashes) < _HALVES_FROM_ROWS:
         return _range_looked_up(keys, hashes, None)
@@ -260,8 +254,8 @@ def _looked_up(keys: KeyBuckets, hashes: Hashes, env: Env) -> tuple[Hashes, Posi
 
 
 def _range_looked_up(
-    keys: KeyBuckets, hashes: Hashes, at: Positions | None
-) -> tuple[Hashes, Positions, npt.NDArray[np.bool_], Buckets]:
+    keys: KeyIndex, hashes: Hashes, at: Positions | None
+) -> tuple[Hashes, Positions, npt.NDArray[np.bool_], Numbers]:
     """Look up some hashes; see `_looked_up`.
 
     Args:
@@ -272,7 +266,7 @@ def _range_looked_up(
     np.not_equal(different[1:], different[:-1], out=is_first[1:])
     if not is_first.all():
         different = different[np.flatnonzero(is_first)]
-    return different, order if at is None else at[order], is_first, keys.find(different)
+    return different, order if at is None else at[order], is_first, keys.find(KeyHashes(different))
 
 
 def _sorted(hashes: Hashes) -> tuple[Hashes, Positions]:

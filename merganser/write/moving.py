@@ -6,7 +6,7 @@ A key has one row in the whole table. What happens to a row whose key lies in an
     partial-update, aggregation    [row, old partition]                         the key stays
     first-row                                                                   the key stays, the row is ignored
 
-Nothing in the format says where a key lies: a writer reads the keys of the table when it begins (`key_places`). It
+Nothing in the format says where a key lies: a writer reads the keys of the table when it begins (`key_index`). It
 remembers them for its next commit, and for the next writer of the process, as long as nobody else changes rows. So a
 table has one writer at a time: a commit fails if another one changed rows since the keys were read.
 
@@ -28,8 +28,8 @@ from merganser.codec.hashing import remainders, row_hashes
 from merganser.commit.message import CommitMessage
 from merganser.errors import InvariantError
 from merganser.merge.deduplicate import Deduplicate
+from merganser.merge.hashed_keys import KeyHashes
 from merganser.merge.rules import merge_of
-from merganser.merge.wide_hashes import KeyHashes
 from merganser.meta.layout import parted
 from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
@@ -45,7 +45,7 @@ from merganser.storage.mapped import Arrays
 from merganser.write.buckets import Group, NewKeys, check_directory, partition_groups
 from merganser.write.filling import Filling, in_order
 from merganser.write.incoming import Prepared
-from merganser.write.key_places import GONE, KeyPlaces, Pieces
+from merganser.write.key_index import ABSENT, KeyIndex, Pieces, Run
 from merganser.write.start import RowsState, Start
 
 Positions = npt.NDArray[np.int64]
@@ -163,7 +163,7 @@ class _Known:
     """
 
     version: str
-    keys: KeyPlaces
+    keys: KeyIndex
     made: frozenset[str] = frozenset()
 
     def holds(self, state: RowsState) -> bool:
@@ -199,7 +199,7 @@ class MovingBuckets:
         assert start.rows is not None
         self._state = start.rows
         self._assigners = start.assigners
-        self._known: dict[int, KeyPlaces] = {}
+        self._known: dict[int, KeyIndex] = {}
         self._filling: dict[bytes, Filling] = {}
         self._groups: list[Group] = []
 
@@ -255,7 +255,7 @@ class MovingBuckets:
     def _partitions_of(self, places: npt.NDArray[np.int32], numbers: dict[bytes, int]) -> Numbers:
         """Return the numbers of the partitions of places; partitions get their numbers."""
         found = np.full(len(places), _NOWHERE, np.int64)
-        there = np.flatnonzero(places != GONE)
+        there = np.flatnonzero(places != ABSENT)
         for place, at in parted(places[there]):
             found[there[at]] = numbers.setdefault(self._places.buckets[place][0], len(numbers))
         return found
@@ -353,7 +353,7 @@ class MovingBuckets:
             places[at] = self._known[number].find(hashes[at])
         return places
 
-    def _read(self, shares: Sequence[int]) -> dict[int, KeyPlaces]:
+    def _read(self, shares: Sequence[int]) -> dict[int, KeyIndex]:
         """Return where the keys of some assigners lie in the state: as this process remembers, or as the table says."""
         found = {}
         for number in shares:
@@ -372,7 +372,7 @@ class MovingBuckets:
                 if number in pieces:
                     pieces[number].add(hashes[at], place)
         for number, piece in pieces.items():
-            found[number] = piece.places()
+            found[number] = piece.index()
             self._remember(number, _Known(self._state.version, found[number]))
         return found
 
@@ -405,12 +405,12 @@ class MovingBuckets:
         after = np.empty(len(heads), np.int32)
         for code, at in parted((moves.at[last] << _BUCKET_BITS) | buckets[last]):
             after[at] = self._places.number((partitions[code >> _BUCKET_BITS], code & ((1 << _BUCKET_BITS) - 1)))
-        after[rows.removes[last]] = GONE
+        after[rows.removes[last]] = ABSENT
         changed = np.flatnonzero(after != places)
         for number, at in parted(shares[changed]):
             which = changed[at]
-            keys = self._known[number].with_places(hashes[heads[which]], after[which], self._arrays, self._env)
-            self._known[number] = keys
+            run = Run(hashes[heads[which]], after[which])
+            self._known[number] = self._known[number].with_run(run, self._arrays, self._env)
 
     # commits
 

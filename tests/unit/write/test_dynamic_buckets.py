@@ -23,6 +23,7 @@ from merganser.commit.message import CommitMessage
 from merganser.commit.publish import Change, Publisher
 from merganser.errors import ConflictError, FormatError
 from merganser.files.key_hashes import read_hashes
+from merganser.merge.hashed_keys import KeyHashes
 from merganser.meta.index_manifest import HASH, IndexEntry, write_index_manifest
 from merganser.meta.snapshot import COMPACT
 from merganser.meta.snapshots import SnapshotStore
@@ -34,7 +35,7 @@ from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.write import key_buckets
 from merganser.write.dynamic import DynamicBuckets
 from merganser.write.filling import in_order
-from merganser.write.key_buckets import EMPTY, Run
+from merganser.write.key_index import KeyIndex, Run
 from merganser.write.rejoining import Rejoining
 from merganser.write.start import Start
 from merganser.write.transaction import Transaction
@@ -522,20 +523,20 @@ def test_runs_of_keys_say_what_a_dict_says(tmp_path: Path) -> None:
     for budget in (1 << 20, 64):
         arrays = Arrays(budget)
         known: dict[int, int] = {}
-        keys = EMPTY
+        keys = KeyIndex()
         for _ in range(40):
             new = [h for h in np.unique(rng.integers(-5_000, 5_000, rng.integers(1, 60))).tolist() if h not in known]
             places = rng.integers(0, 9, len(new)).astype(np.uint16)
             known |= dict(zip(new, places.tolist(), strict=True))
-            keys = keys.with_keys(Run(np.array(new, np.int32), places), arrays, env)
+            keys = keys.with_run(Run(KeyHashes(np.array(new, np.int32)), places), arrays, env)
             asked = np.unique(rng.integers(-6_000, 6_000, 200)).astype(np.int32)
-            assert keys.find(asked).tolist() == [known.get(h, -1) for h in asked.tolist()]
+            assert keys.find(KeyHashes(asked)).tolist() == [known.get(h, -1) for h in asked.tolist()]
         assert len(keys) == len(known)
         assert len(keys.runs) < 12
         gone = keys.without({3, 4})
         assert len(gone) == sum(place not in (3, 4) for place in known.values())
         for bucket in range(9):
-            assert set(keys.of_bucket(bucket).tolist()) == {h for h, place in known.items() if place == bucket}
+            assert set(keys.of(bucket).first.tolist()) == {h for h, place in known.items() if place == bucket}
 
 
 def test_tasks_give_keys_buckets_of_their_own_and_one_that_has_all_keys_fills_one_after_the_other() -> None:

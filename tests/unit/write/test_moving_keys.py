@@ -12,14 +12,14 @@ import pytest
 
 import merganser as mg
 from merganser.errors import ConflictError, InvalidInputError, UnsupportedError
-from merganser.merge.wide_hashes import KeyHashes
+from merganser.merge.hashed_keys import KeyHashes
 from merganser.storage import mapped
 from merganser.storage.cache import Cache
 from merganser.storage.env import Env
 from merganser.storage.mapped import Arrays
 from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.write import key_places, moving
-from merganser.write.key_places import GONE, KeyPlaces, Pieces
+from merganser.write import key_index, moving
+from merganser.write.key_index import ABSENT, KeyIndex, Pieces, Run
 from tests.seeds import seeds
 
 _names = itertools.count()
@@ -208,7 +208,7 @@ def test_the_check_finds_keys_with_rows_in_two_partitions(at_once: int, monkeypa
     table = _table()
     table.write([_row(k, "a", 1) for k in range(9)], kinds="op")
     with monkeypatch.context() as patch:
-        patch.setattr(KeyPlaces, "find", lambda self, hashes: np.full(len(hashes), GONE, np.int32))
+        patch.setattr(KeyIndex, "find", lambda self, hashes: np.full(len(hashes), ABSENT, np.int32))
         table.write([_row(k, "b", 2) for k in (3, 20)], kinds="op")  # as a writer that knows nothing of the first
     monkeypatch.setattr("merganser.upkeep.check_keys.KEYS_AT_ONCE", at_once)
     (finding,) = table.check()
@@ -257,27 +257,27 @@ def _pairs(rng: np.random.Generator, width: int) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("width", [1, 1 << 58])  # all in one range of the hashes, and spread over all
 @pytest.mark.parametrize("budget", [1 << 20, 64])
 def test_runs_of_places_say_what_a_dict_says(width: int, budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_places, "_STEP_ROWS", 8)
-    monkeypatch.setattr(key_places, "_HALVES_FROM_ROWS", 16)
+    monkeypatch.setattr(key_index, "_STEP_ROWS", 8)
+    monkeypatch.setattr(key_index, "_HALVES_FROM_ROWS", 16)
     monkeypatch.setattr(mapped, "_FILE_BYTES_MIN", 64)
     rng = np.random.default_rng(2)
     known: dict[tuple[int, int], int] = {}
-    places, arrays = KeyPlaces(), Arrays(budget)
+    places, arrays = KeyIndex(), Arrays(budget)
     for _ in range(50):
         new = _pairs(rng, width)
         assert (_hashes(new).order() == np.arange(len(new))).all()
         at = rng.integers(-1, 5, len(new)).astype(np.int32)
-        places = places.with_places(_hashes(new), at, arrays, ENV)
+        places = places.with_run(Run(_hashes(new), at), arrays, ENV)
         known |= dict(zip(new, at.tolist(), strict=True))
         asked = [(a * width, b) for a in range(-21, 22) for b in range(4)]
-        assert places.find(_hashes(asked)).tolist() == [known.get(pair, GONE) for pair in asked]
+        assert places.find(_hashes(asked)).tolist() == [known.get(pair, ABSENT) for pair in asked]
 
 
 @pytest.mark.parametrize("budget", [1 << 20, 64])
 def test_pieces_of_keys_in_any_order_are_known_once_each(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_places, "_PIECE_ROWS", 50)
-    monkeypatch.setattr(key_places, "_STEP_ROWS", 8)
-    monkeypatch.setattr(key_places, "_HALVES_FROM_ROWS", 16)
+    monkeypatch.setattr(key_index, "_PIECE_ROWS", 50)
+    monkeypatch.setattr(key_index, "_STEP_ROWS", 8)
+    monkeypatch.setattr(key_index, "_HALVES_FROM_ROWS", 16)
     monkeypatch.setattr(mapped, "_FILE_BYTES_MIN", 64)
     rng = np.random.default_rng(3)
     told: dict[tuple[int, int], set[int]] = {}
@@ -288,7 +288,7 @@ def test_pieces_of_keys_in_any_order_are_known_once_each(budget: int, monkeypatc
         pieces.add(_hashes(new), place)
         for pair in new:
             told.setdefault(pair, set()).add(place)
-    places = pieces.places()
+    places = pieces.index()
     assert len(places) == len(told)
     found = places.find(_hashes(list(told))).tolist()
     assert all(place in among for place, among in zip(found, told.values(), strict=True))
