@@ -15,7 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 import merganser as mg
+from merganser.spark.stream_sink import StreamTask, request_of
 from merganser.storage.open import storage_for
+from merganser.write.job import Outcome
 from tests import s3_server
 
 from .harness import FLOOR, MERGANSER, Result, parser, start
@@ -65,6 +67,29 @@ def _actions(root: str, options: dict[str, str], runs: int) -> Iterator[tuple[st
         table.compact(full=True)
 
     yield "compact one bucket of two files", _timed(compacted, runs, before=lambda i: table.write(_rows(200 + i)))
+    yield "a micro-batch on the driver", _micro_batches(catalog.table("d.t"), f"{root}/checkpoint", runs)
+
+
+def _micro_batches(table: mg.Table, checkpoint: str, runs: int) -> list[float]:
+    """Return the seconds that the commit of each micro-batch takes, after its tasks; without Spark itself."""
+    storage = table.env.storage
+    request = request_of(
+        table,
+        _rows(0).schema,
+        kinds=None,
+        columns=None,
+        complete=False,
+        user=None,
+        compaction=None,
+        checkpoint=checkpoint,
+    )
+    outcomes: list[Outcome] = []
+
+    def written(i: int) -> None:
+        storage.replace(f"{checkpoint}/offsets/{i}", b'v1\n{"batchWatermarkMs":0}\n{"logOffset":0}')
+        outcomes[:] = [StreamTask(request, arranged=False).run([_rows(300 + i)])]
+
+    return _timed(lambda i: request.commit("query", i, outcomes), runs, before=written)
 
 
 def _rows(key: int, value: str = "a") -> pa.Table:

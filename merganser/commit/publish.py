@@ -218,14 +218,23 @@ class Publisher:
         """Return the newest state, and when it was asked for; otherwise as `latest`."""
         return Standing(at=self.env.seconds(), state=self.latest())
 
-    def applied(self, commit_user: str, identifier: int) -> tuple[bool, Snapshot | None]:
-        """Return whether a commit was applied already, and its snapshot if that is still kept."""
-        return self._history.find(commit_user, identifier, self.reader.snapshots.latest())
+    def applied(
+        self, commit_user: str, identifier: int, standing: TableState | None = None
+    ) -> tuple[bool, Snapshot | None]:
+        """Return whether a commit was applied already, and its snapshot if that is still kept.
 
-    def newest_of(self, commit_user: str) -> committers.Newest | None:
-        """Return the newest commit of a user; None: none had an identifier."""
-        latest = self.reader.snapshots.latest()
+        Args:
+            standing: the newest state, if the caller has just asked for it; None: this asks.
+        """
+        return self._history.find(commit_user, identifier, self._newest_snapshot(standing))
+
+    def newest_of(self, commit_user: str, standing: TableState | None = None) -> committers.Newest | None:
+        """Return the newest commit of a user, or None if none had an identifier; `standing` as for `applied`."""
+        latest = self._newest_snapshot(standing)
         return None if latest is None else self._history.newest_of(commit_user, latest)
+
+    def _newest_snapshot(self, standing: TableState | None) -> Snapshot | None:
+        return self.reader.snapshots.latest() if standing is None else standing.snapshot
 
     def _applied(self, change: Change, state: TableState) -> tuple[bool, Snapshot | None]:
         """Return whether the change is part of a state, and its snapshot if that is still kept."""

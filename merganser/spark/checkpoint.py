@@ -14,10 +14,12 @@ import contextlib
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from merganser.errors import ConflictError, MerganserError
 from merganser.meta.table_def import TableDef
+from merganser.storage.env import Env
 from merganser.storage.paths import join
 from merganser.storage.protocol import Storage
 
@@ -40,8 +42,11 @@ class Checkpoint:
         """Return what Spark keeps of the offsets of a batch; None: it cannot be read."""
         return self._read(f"offsets/{batch}")
 
-    def check_table(self, table: TableDef, action: str) -> bool:
+    def check_table(self, table: TableDef, env: Env, action: str) -> bool:
         """Refuse a table that was made anew since the query wrote to the one at its place.
+
+        Args:
+            env: sends the requests side by side.
 
         Returns:
             Whether the table is noted.
@@ -49,10 +54,9 @@ class Checkpoint:
         Raises:
             ConflictError: it was.
         """
-        before = self._noted(table)
+        before, now = env.beside(partial(self._noted, table), partial(self._made, table))
         if before is None:
             return False
-        now = self._made(table)
         if now is not None and before != now:
             raise ConflictError(
                 f"{action}: the table was dropped and made anew since this query wrote to it, so the rows of the "

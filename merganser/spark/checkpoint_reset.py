@@ -257,7 +257,7 @@ class _Reset:
             ConflictError: the table was dropped and re-created.
         """
         notes = Checkpoint(self._logs.storage, self._logs.directory)
-        noted = notes.check_table(table.definition, self._action)
+        noted = notes.check_table(table.definition, table.env, self._action)
         places = notes.tables()
         others = [place for place in places if place != table.definition.paths.metadata_root]
         written, full = _written(table, self._query)

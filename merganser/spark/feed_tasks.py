@@ -140,13 +140,13 @@ class Feed:
         """
         every = list(self.written(outcomes))
         try:
-            for request, *_ in every:
-                request.check(query, batch)
+            begun = [request.check(query, batch) for request, *_ in every]
         except ConflictError:
             self.remove(outcomes)
             raise
-        for request, files, kept in every:
-            request.apply(query, batch, files, kept, request.dead_letters(self.letters, query, batch))
+        for (request, files, kept), first in zip(every, begun, strict=True):
+            letters = request.dead_letters(self.letters, query, batch)
+            request.apply(query, batch, files, kept, letters, first)
 
     def written(self, outcomes: Iterable[Outcome]) -> Iterator[tuple[SinkRequest, list[CommitMessage], list[str]]]:
         """Yield the tables that tasks wrote to, their files, and folders of rows put aside; dead letters first."""

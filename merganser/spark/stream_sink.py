@@ -19,6 +19,7 @@ import pickle
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from typing import Any, Final, Protocol
 
@@ -37,7 +38,7 @@ from merganser.errors import ConflictError, InvalidInputError, MerganserError
 from merganser.handle.dead_letters import DeadLetters
 from merganser.handle.table import Table
 from merganser.lsm.abandoned import remove_files
-from merganser.meta.followed import for_writing
+from merganser.meta.followed import for_writing, look
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
@@ -98,6 +99,19 @@ class BatchRequest(Protocol):
         """Remove the files that tasks wrote."""
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The commit of a micro-batch after its first requests.
+
+    Attributes:
+        transaction: stands on the newest state.
+        noted: whether the checkpoint notes the table, or there is no checkpoint.
+    """
+
+    transaction: Transaction
+    noted: bool
+
+
 @dataclass(frozen=True)
 class SinkRequest:
     """What a stream writes to a table; see `BatchRequest`.
@@ -144,17 +158,19 @@ class SinkRequest:
 
     def commit(self, query: str, batch: int, outcomes: Sequence[Outcome]) -> None:
         """Make what tasks wrote one commit, that of the dead letters first, unless they are commits already."""
+        begun = None
         if self.letters is not None:  # first: a batch whose rows are there has its letters
             try:
-                self.check(query, batch)
+                begun = self.check(query, batch)
             except ConflictError:
                 self.remove(outcomes)
                 raise
             self.letters.apply(query, batch, _files(outcomes, letters=True))
         if any(outcome.held for outcome in outcomes):
-            self.apply(query, batch, placed(self.transaction("", 0).job(), outcomes))
+            self.apply(query, batch, placed(self.transaction("", 0).job(), outcomes), begun=begun)
         else:
-            self.apply(query, batch, _files(outcomes), kept_of(outcomes), self.dead_letters(self.letters, query, batch))
+            letters = self.dead_letters(self.letters, query, batch)
+            self.apply(query, batch, _files(outcomes), kept_of(outcomes), letters, begun=begun)
 
     def apply(
         self,
@@ -163,6 +179,7 @@ class SinkRequest:
         files: Sequence[CommitMessage],
         kept: Sequence[str] = (),
         letters: DeadLetters | None = None,
+        begun: Begun | None = None,
     ) -> Snapshot | None:
         """Make files one commit and return it; if it is one already, remove them.
 
@@ -171,6 +188,7 @@ class SinkRequest:
             batch: its number; if it belongs to no stream, the identifier of the commit.
             kept: folders of rows that keep values of stored rows; they belong to the commit.
             letters: takes the records of such rows that keep a value of no row; not None if there are such folders.
+            begun: what `check` has just returned; None: it was not called.
 
         Raises:
             ConflictError: the table has other rows of a batch of this number, or was made anew since the last batch.
@@ -178,14 +196,13 @@ class SinkRequest:
         """
         if not files and not kept and not self.target.overwrites:
             return None
-        checkpoint = self._checkpoint()
         try:
-            noted = checkpoint is None or checkpoint.check_table(self.table, self.target.action)
+            begun = begun or self._begun(query, batch)
         except ConflictError:
             remove_files(self.table, self.here(), files)
             drop_held(self.here(), kept)
             raise
-        transaction = self._begun(query, batch)
+        transaction = begun.transaction
         done, snapshot = transaction.applied()
         if done:
             remove_files(self.table, transaction.env, files)
@@ -196,7 +213,8 @@ class SinkRequest:
             snapshot = commit(transaction, transaction.env, files, kept, letters)
         else:
             snapshot = transaction.finish(files)
-        if checkpoint is not None and transaction.batch is not None and not noted:  # this storage reaches it
+        checkpoint = self._checkpoint()
+        if checkpoint is not None and transaction.batch is not None and not begun.noted:  # this storage reaches it
             checkpoint.note_table(self.table)
         if done:
             return snapshot
@@ -216,28 +234,37 @@ class SinkRequest:
         user = (self.user if letters is None else letters.user) + query
         return DeadLetters(table, self.table.name, self.env.clock(), user, batch)
 
-    def check(self, query: str, batch: int) -> None:
+    def check(self, query: str, batch: int) -> Begun:
         """Refuse a batch of a stream if the table has other rows of its number, or was made anew since the last one.
+
+        Returns:
+            What `apply` begins with.
 
         Raises:
             ConflictError: it has, or it was.
         """
-        checkpoint = self._checkpoint()
-        if checkpoint is not None:
-            checkpoint.check_table(self.table, self.target.action)
-        transaction = self._begun(query, batch)
-        if transaction.applied()[0]:
-            _check_repeat(transaction, batch)
+        begun = self._begun(query, batch)
+        if begun.transaction.applied()[0]:
+            _check_repeat(begun.transaction, batch)
+        return begun
 
-    def _begun(self, query: str, batch: int) -> Transaction:
-        transaction = self.transaction(query, batch)
-        checkpoint = self._checkpoint()
+    def _begun(self, query: str, batch: int) -> Begun:
+        """Return the transaction of a batch. The checkpoint and the newest state are asked for at once.
+
+        Raises:
+            ConflictError: the table was made anew since the last batch.
+        """
+        env, checkpoint = self.here(), self._checkpoint()
+        find = partial(look, self.table, env)
         if checkpoint is None:
-            return transaction
-        offsets = checkpoint.offsets(batch)
+            noted, offsets, seen = True, None, find()
+        else:
+            check = partial(checkpoint.check_table, self.table, env, self.target.action)
+            noted, offsets, seen = env.beside(check, partial(checkpoint.offsets, batch), find)
+        transaction = Transaction(self.target, env, self.user + query, batch, standing=seen.standing)
         transaction.watermark = watermark_of(offsets)
         transaction.batch = None if offsets is None else hashlib.blake2b(offsets, digest_size=8).hexdigest()
-        return transaction
+        return Begun(transaction, noted)
 
     def _checkpoint(self) -> Checkpoint | None:
         return None if self.checkpoint is None else Checkpoint(self.here().storage, self.checkpoint)

@@ -128,17 +128,20 @@ class Transaction:
 
         The process that made it may have been stopped before the compaction that makes its rows visible or
         publishes them. That compaction is made up for here.
+
+        The state that the write stands on answers it. If another process has made this commit since then, `finish`
+        finds it.
         """
         if self.identifier == BATCH_IDENTIFIER:
             return False, None
-        done, snapshot = Publisher(self.table, self.env).applied(self.user, self.identifier)
+        done, snapshot = Publisher(self.table, self.env).applied(self.user, self.identifier, self.standing)
         if done:
             catch_up(self.table, self.env, self.identifier, run=self._run)
         return done, snapshot
 
     def newest(self) -> Newest | None:
         """Return the newest commit of the user; None: none had an identifier."""
-        return Publisher(self.table, self.env).newest_of(self.user)
+        return Publisher(self.table, self.env).newest_of(self.user, self.standing)
 
     def start(self, *, assigners: int = 1) -> Start:
         """Return what the rows of the write come after: the newest state.

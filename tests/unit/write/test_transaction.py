@@ -109,6 +109,19 @@ def test_a_copy_of_a_transaction_finishes_what_tasks_wrote() -> None:
     assert table.read().to_pylist() == _row(1)
 
 
+def test_a_commit_that_another_process_makes_after_the_look_is_found_when_it_is_made_again() -> None:
+    table = _table()
+    table.write(_row(9))
+    with patch("merganser.meta.table_state._FRESH_S", 1_000_000.0):
+        ours, twin = (_begin(table, commit_user="job", identifier=4) for _ in range(2))
+        messages = _written(ours, 1)
+        made = twin.finish(_written(twin, 1))
+        assert ours.applied() == (False, None)  # it answers from its look
+        assert ours.finish(messages) == made
+    assert table.read().to_pylist() == [*_row(1), *_row(9)]
+    assert len(table.snapshots()) == 2
+
+
 @pytest.mark.parametrize(
     "how", [{}, {"overwrite": {}}, {"overwrite": "dynamic"}, {"commit_user": "u", "identifier": 1}]
 )
