@@ -1,7 +1,8 @@
 """Calls of a history that are made as statements of SQL: one table from the call to its statement.
 
 Inside of `said`, a verb of the table is looked up in `STATEMENTS`. If that has a text for the call as it is made, the
-text runs; if not, the call itself does. Calls with Spark are not touched: their arguments are DataFrames.
+text runs; if not, the call itself does. With Spark, some statements go through `ms.session`. Calls of `ms` are not
+touched, but for merges: their arguments are DataFrames.
 """
 
 from __future__ import annotations
@@ -157,6 +158,26 @@ def _analyze(h: History, at: mg.Table, columns: Any = None) -> Text:
     return f"ANALYZE TABLE {name_of(h, at)} COMPUTE STATISTICS{names}"
 
 
+def merging(h: History, rows: pa.Table, source: str, on: str, clauses: Any) -> str | None:
+    """Return a merge as a statement; None: it cannot be said, or gives the source other values.
+
+    Args:
+        source: what the statement calls the rows.
+    """
+    if not _is_own(h, h.table) or any(str(kind) == "timestamp[ns]" for kind in rows.schema.types):
+        return None  # what is computed has six digits of a second
+    target, new = map(quoted, clauses.names)
+    text = f"MERGE INTO {name_of(h, h.table)} AS {target} USING {source} AS {new} ON {on}"
+    if "delete" in clauses.kinds:
+        text += f" WHEN MATCHED AND {clauses.side(clauses.names[1])} THEN DELETE"
+    if "update" in clauses.kinds:
+        sets = ", ".join(f"{quoted(name)} = {new}.{quoted(name)}" for name in sorted(clauses.sets))
+        text += f" WHEN MATCHED THEN UPDATE SET {sets}"
+    if "others" in clauses.kinds:
+        text += f" WHEN NOT MATCHED BY SOURCE AND {clauses.side(clauses.names[0])} THEN DELETE"
+    return text + (" WHEN NOT MATCHED THEN INSERT *" if "insert" in clauses.kinds else "")
+
+
 STATEMENTS: dict[tuple[type, str], Callable[..., Text]] = {
     (mg.Table, "write"): _write, (mg.Table, "delete"): _delete, (mg.Table, "update"): _update,
     (mg.Table, "truncate"): _truncate, (mg.Table, "drop_partitions"): _drop_partitions,
@@ -172,7 +193,7 @@ def said(h: History, rng: random.Random) -> Iterator[None]:
     if rng.random() > OFTEN:
         yield
         return
-    running = False
+    running, (session, _) = False, h.querying(rng)
 
     def instead(real: Callable[..., Any], text_of: Callable[..., Text]) -> Callable[..., Any]:
         def call(at: Any, *arguments: Any, **named: Any) -> Any:
@@ -186,7 +207,7 @@ def said(h: History, rng: random.Random) -> Iterator[None]:
             running = True
             try:
                 h.compared["statements"] += 1
-                snapshot = session_of(h).execute(statement, given).snapshot
+                snapshot = session.execute(statement, given).snapshot
             finally:
                 running = False
             if real.__name__ != "alter":
@@ -199,7 +220,11 @@ def said(h: History, rng: random.Random) -> Iterator[None]:
     with ExitStack() as stack:
         for (cls, name), text_of in STATEMENTS.items():
             stack.enter_context(patch.object(cls, name, instead(getattr(cls, name), text_of)))
-        yield
+        h.says_sql = True
+        try:
+            yield
+        finally:
+            h.says_sql = False
 
 
 def _is_own(h: History, at: Any) -> bool:
@@ -210,34 +235,45 @@ def _is_own(h: History, at: Any) -> bool:
     )  # fmt: skip
 
 
-def session_of(h: History) -> Session:
-    """Return the session of the statements of a history."""
-    return h.catalog.session()
-
-
 def selected(h: History, rng: random.Random) -> None:
     """Compare what queries give with the model: rows by a filter, a state of the past, and what there is of it."""
-    name, session, fields = name_of(h, h.table), session_of(h), h.line.fields
-    text, holds, _ = h.drawn_filter(rng)
+    name, (session, tells) = name_of(h, h.table), h.querying(rng)
+    text, holds, used = h.drawn_filter(rng)
+    if not all(tells(f) for f in h.line.fields if f.name in used):
+        return
     visible = h.model.visible()
+
+    def of(fields: Any) -> tuple[str, Any]:
+        shown = [f for f in fields if tells(f)]
+        return "*" if len(shown) == len(fields) else ", ".join(quoted(f.name) for f in shown) or "1 AS n", shown
+
+    columns, fields = of(h.line.fields)
     asked: list[tuple[str, Any, Any]] = [
-        (f"SELECT * FROM {name} WHERE {text}", [row for row in visible if holds(row)], fields)
+        (f"SELECT {columns} FROM {name} WHERE {text}", [row for row in visible if holds(row)], fields)
     ]
     if h.line.states:
         number = rng.choice(sorted(h.line.states))
         state = h.line.states[number]
-        asked.append((f"SELECT * FROM {name} VERSION AS OF {number}", state.model.visible(), state.fields))
-    for query, rows, columns in asked:
+        columns, fields = of(state.fields)
+        asked.append((f"SELECT {columns} FROM {name} VERSION AS OF {number}", state.model.visible(), fields))
+    for query, rows, fields in asked:
         try:
-            found = session.sql(query)
+            found = _rows(session, query)
         except UnsupportedError:
             continue
-        h.same_rows(query, found.to_pylist(), rows, columns)
+        h.same_rows(query, found, rows, fields)
         h.compared["queries"] += 1
     try:
-        counted = session.sql(f"SELECT count(*) AS n, (SELECT count(*) FROM {name} WHERE {text}) AS m FROM {name}")
+        counted = _rows(session, f"SELECT count(*) AS n, (SELECT count(*) FROM {name} WHERE {text}) AS m FROM {name}")
     except UnsupportedError:
         return
     wanted = {"n": len(visible), "m": len(asked[0][1])}
-    if counted.to_pylist() != [wanted]:
-        raise DifferenceError("count", f"{name} where {text}: {counted.to_pylist()}, expected {wanted}")
+    if counted != [wanted]:
+        raise DifferenceError("count", f"{name} where {text}: {counted}, expected {wanted}")
+
+
+def _rows(session: Session, query: str) -> list[dict[str, Any]]:
+    """Return the rows of a query, of either engine."""
+    found: Any = session.sql(query)
+    rows: list[dict[str, Any]] = (found if isinstance(found, pa.Table) else found.toArrow()).to_pylist()
+    return rows

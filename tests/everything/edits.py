@@ -199,11 +199,17 @@ def erase(h: History, rng: random.Random) -> None:
         h.unpublished()
     if not everywhere:
         return
-    if any(one.kind != "file" for one in report.held):  # rollbacks leave young files that no snapshot names
-        raise DifferenceError("erase", str(report))
-    columns = {(f.id, f.name, str(f.type.with_nullable(True))) for f in h.main.fields if f.name in used}
-    for line in (h.main, *h.branches.values()):
-        if columns <= {(f.id, f.name, str(f.type.with_nullable(True))) for f in line.fields}:
+    decides = used | {*model.key, *model.partition}
+    columns = {(f.id, f.name, str(f.type.with_nullable(True))) for f in h.main.fields if f.name in decides}
+    asked = {
+        name: columns <= {(f.id, f.name, str(f.type.with_nullable(True))) for f in line.fields}
+        for name, line in (("main", h.main), *h.branches.items())
+    }
+    for one in report.held:  # rollbacks leave young files that no snapshot names
+        if one.kind != "file" and not (one.kind == "branch" and not asked[one.name]):
+            raise DifferenceError("erase", str(report))
+    for name, line in (("main", h.main), *h.branches.items()):
+        if asked[name]:
             line.model.clear(holds)
         kept = {tag.name for tag in line.table.tags.list()}
         line.tags = {name: found for name, found in line.tags.items() if name in kept}

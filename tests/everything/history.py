@@ -19,6 +19,7 @@ import pyarrow as pa
 
 import merganser as mg
 from merganser.errors import ConflictError, InvalidInputError
+from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.testing.builders import catalog_over, memory_with
 from merganser.testing.engines_oracle import Change
@@ -87,6 +88,7 @@ class History:
         self.names = iter(f"n{i}" for i in range(10_000))
         self.log: list[str] = []
         self.compared: Counter[str] = Counter()
+        self.says_sql = False
         in_memory = spark is None and random.Random(f"{seed} storage").random() < 0.8
         self.storage = memory_with({}, f"everything-{next(_numbers)}") if in_memory else None
         self.catalog = self._catalog()
@@ -297,8 +299,27 @@ class History:
         clauses: Any,
         done: Callable[[Callable[[], Any]], None],
     ) -> None:
+        from tests.everything import by_sql
+
         rows = self.arrow([("+I", row) for row in source]).drop_columns(["op"])
-        done(lambda: clauses.of(self.table.merge(rows, on, alias=clauses.alias)).execute())
+
+        def call() -> Any:
+            text = by_sql.merging(self, rows, "rows.given", on, clauses) if self.says_sql else None
+            if text is None:
+                return clauses.of(self.table.merge(rows, on, alias=clauses.alias)).execute()
+            self.compared["merges in SQL"] += 1
+            self.catalog.create_database("rows", if_not_exists=True)
+            self.catalog.create_table("rows.given", rows.schema).write(rows)
+            try:
+                return self.catalog.session().execute(text).snapshot
+            finally:
+                self.catalog.drop_table("rows.given")
+
+        done(call)
+
+    def querying(self, rng: random.Random) -> tuple[Any, Callable[[t.Field], bool]]:
+        """Return a session for queries, and whether it gives the values of a column as they are."""
+        return self.catalog.session(), lambda field: True
 
     def write_changes(
         self, rng: random.Random, texts: Any, form: str, keys: Any, options: dict[str, Any], times: int = 1

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from merganser.schema import types as t
 from merganser.testing.engines_oracle import Change
+from tests.everything import by_sql
 from tests.everything.following import Follower
 from tests.everything.history import History
 from tests.everything.model import image
@@ -124,8 +125,26 @@ class SparkHistory(History):
         if not source or not self._by_spark(rng):
             super().merge(rng, source, on, clauses, done)
             return
-        rows = self._frame(self.arrow([("+I", row) for row in source]).drop_columns(["op"]))
-        done(lambda: clauses.of(ms.merge(self.spark, self.table, rows, on, alias=clauses.alias)).execute())
+        given = self.arrow([("+I", row) for row in source]).drop_columns(["op"])
+        rows = self._frame(given)
+
+        def call() -> Any:
+            text = by_sql.merging(self, given, "rows_given", on, clauses) if self.says_sql else None
+            if text is None:
+                return clauses.of(ms.merge(self.spark, self.table, rows, on, alias=clauses.alias)).execute()
+            self.compared["merges in SQL on Spark"] += 1
+            rows.createOrReplaceTempView("rows_given")
+            return ms.session(self.spark, self.catalog).execute(text).snapshot
+
+        done(call)
+
+    def querying(self, rng: random.Random) -> tuple[Any, Callable[[t.Field], bool]]:
+        import merganser.spark as ms
+
+        if not self._by_spark(rng):
+            return super().querying(rng)
+        self.compared["queries on Spark"] += 1
+        return ms.session(self.spark, self.catalog), lambda field: not self._differs(str(field.type))
 
     def compact(self, rng: random.Random, *, full: bool, partitions: Any = None) -> None:
         import merganser.spark as ms
