@@ -29,6 +29,7 @@ from merganser.expr.predicate import Predicate
 from merganser.meta.data_file import ManifestEntry
 from merganser.meta.followed import as_of
 from merganser.meta.snapshot import APPEND, COMPACT, Snapshot
+from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.tracking import left_out, publishes_by_compaction
 from merganser.options import write as w
@@ -75,7 +76,10 @@ def gap_of(
         return None
     partitions = left_out(snapshot)
     if changelog and partitions is not None and is_replaced(table, snapshot) and why_unknown(table, env, snapshot):
-        partitions |= replaced_in(table, env, snapshot)
+        replaced = replaced_in(table, env, snapshot)
+        if replaced is None:
+            return None
+        partitions |= replaced
     if not partitions:
         return partitions
     return frozenset(partitions_through(table, partitions, partition_filter(table, where)))
@@ -132,11 +136,18 @@ def refusal(
     first = ", ".join(f"{name}={value}" for name, value in values[0].items()) if values else ""
     more = f" and {len(values) - 1} more" if len(values) > 1 else ""
     of = f" of partition {first}{more}" if first else ""
-    instead = "hand it over as a Gap with gaps='mark'" if following else "compare the states with mode='diff'"
+    ways = [f"read the state of snapshot {number} and the changes from snapshot {number + 1} on"]
+    if SnapshotStore(table.paths, env, table.name).get(number) is None:  # a changelog alone is kept
+        ways = ["begin again with the newest state of the table"]
+    elif not following:
+        ways.append("compare the states with mode='diff'")
+    if following:
+        ways.append("hand it over as a Gap with gaps='mark'")
+    ways.append("leave it out with gaps='skip'")
+    advice = f"{', '.join(ways[:-1])}{',' if len(ways) > 2 else ''} or {ways[-1]}"
     return UntrackedError(
         f"{action}: snapshot {number} changed rows{of} and published nothing, since {why}. Nothing of it was handed "
-        f"over. Read the state of snapshot {number} and the changes from snapshot {number + 1} on, {instead}, or leave "
-        "it out with gaps='skip'.",
+        f"over. {advice[0].upper()}{advice[1:]}.",
         table=table.name,
         snapshot=number,
         partitions=values,

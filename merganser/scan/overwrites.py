@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from merganser.errors import FormatError
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.key_change import key_ids, may_differ
 from merganser.meta.schemas import SchemaStore
@@ -46,14 +47,20 @@ def is_replaced(table: TableDef, snapshot: Snapshot) -> bool:
     return snapshot.commit_kind == OVERWRITE and table.options.get(w.CHANGELOG_PRODUCER) != "none"
 
 
-def replaced_in(table: TableDef, env: Env, snapshot: Snapshot) -> frozenset[bytes]:
-    """Return the serialized partitions in which a snapshot replaced rows.
+def replaced_in(table: TableDef, env: Env, snapshot: Snapshot) -> frozenset[bytes] | None:
+    """Return the serialized partitions in which a snapshot replaced rows; None: it has expired, and the list of them.
 
     A commit that gave the table its primary key changed no row for readers.
     """
     if _gave_the_key(table, env, snapshot):
         return frozenset()
-    return frozenset(entry.partition for entry in MetaReader(table.paths, env, table.name).delta(snapshot))
+    reader = MetaReader(table.paths, env, table.name)
+    try:
+        return frozenset(entry.partition for entry in reader.delta(snapshot))
+    except FormatError:
+        if reader.snapshots.get(snapshot.id) is not None:
+            raise
+        return None
 
 
 def why_unknown(table: TableDef, env: Env, snapshot: Snapshot) -> str | None:
@@ -61,8 +68,11 @@ def why_unknown(table: TableDef, env: Env, snapshot: Snapshot) -> str | None:
     option = r.STREAMING_READ_OVERWRITE
     if table.options.get(option) is False:
         return f"it is an overwrite, and '{option.key}' is 'false'"
-    if snapshot.id > 1 and SnapshotStore(table.paths, env, table.name).get(snapshot.id - 1) is None:
-        return f"it is an overwrite, and snapshot {snapshot.id - 1}, which has the rows before it, has expired"
+    store = SnapshotStore(table.paths, env, table.name)
+    needed = max(1, snapshot.id - 1)
+    if store.get(needed) is None:
+        of = "before" if needed < snapshot.id else "after"
+        return f"it is an overwrite, and snapshot {needed}, which has the rows {of} it, has expired"
     if not publishes_by_compaction(table.options):
         entries = MetaReader(table.paths, env, table.name).delta(snapshot)
         if any(entry.bucket < 0 for entry in entries):
@@ -85,8 +95,10 @@ def plan_overwrite(
         table = replace(table, options=table.options.merged({r.DELETION_VECTORS_MERGE_ON_READ.key: "true"}))
     store = SnapshotStore(table.paths, env, table.name)
     skipped = left_out(snapshot)
-    partitions = frozenset[bytes]() if skipped is None else replaced_in(table, env, snapshot) - skipped
-    if not partitions:
+    partitions = frozenset[bytes]() if skipped is None else replaced_in(table, env, snapshot)
+    if partitions is None:
+        store.load(snapshot.id)  # says that it has expired
+    if not partitions or not (partitions := partitions - (skipped or frozenset())):
         return job, ()
     ends = Difference(store.load(snapshot.id - 1) if snapshot.id > 1 else None, snapshot)
     plan = plan_diff(table, env, ends, replace(job, table=table), published_in=partitions)

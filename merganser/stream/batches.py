@@ -34,7 +34,7 @@ from merganser.scan.changes import AsChanges, visible
 from merganser.scan.forms import WHOLE_CHANGES
 from merganser.scan.gaps import gap_of, refusal
 from merganser.scan.ordered_splits import are_ordered
-from merganser.scan.overwrites import is_replaced, plan_overwrite, why_unknown
+from merganser.scan.overwrites import is_replaced, plan_overwrite, replaced_in, why_unknown
 from merganser.scan.plan import partition_filter, partitions_through
 from merganser.scan.plan_changes import from_changelog, published_files
 from merganser.scan.read import key_filter, read_split
@@ -453,16 +453,20 @@ class TableBatches:
             anew = {part.partition for part in found if len({one.directory for one in _compared(part.split)}) > 1}
             if self._table.assigns_keys:
                 first = end.first if start is None or begins else start.next
-                anew |= self._assigned_anew(range(first, end.next + bool(end.files)))
+                assigned = self._assigned_anew(range(first, end.next + bool(end.files)))
+                anew |= {part.partition for part in found} if assigned is None else assigned
         return _turns(self._table, found, anew)
 
-    def _assigned_anew(self, numbers: range) -> set[str]:
-        """Return the directories of partitions whose keys may have got other buckets in some snapshots."""
-        reader, found = MetaReader(self._table.paths, self._env, self._table.name), set[bytes]()
+    def _assigned_anew(self, numbers: range) -> set[str] | None:
+        """Return the directories of partitions whose keys may have got other buckets in some snapshots; None: all."""
+        found = set[bytes]()
         for number in numbers:
             snapshot = self._planned(number)
             if snapshot.commit_kind == OVERWRITE:
-                found |= {entry.partition for entry in reader.delta(snapshot)}
+                replaced = replaced_in(self._table, self._env, snapshot)
+                if replaced is None:
+                    return None
+                found |= replaced
         return {self._table.partition_directory(partition) for partition in found}
 
     def keep(self, position: Position) -> None:

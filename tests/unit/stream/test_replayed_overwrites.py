@@ -299,6 +299,53 @@ def test_what_readers_do_not_get_of_an_overwrite_is_a_gap(catalog: mg.Catalog, p
     assert {row["v"] for row in batches.news()} == {10, 11, 20, 30}
 
 
+@pytest.mark.parametrize("way", ["overwrite", "dynamic", "truncate", "drop_partitions", "first"])
+@pytest.mark.parametrize("producer", PRODUCERS)
+@pytest.mark.parametrize("bucket", ["1", "-1"])
+def test_an_overwrite_of_which_the_changelog_alone_is_kept_is_a_gap(
+    catalog: mg.Catalog, producer: str, way: str, bucket: str
+) -> None:
+    table = _table(catalog, producer, bucket=bucket, **{"changelog.num-retained.max": "99"})
+    if way != "first":
+        _write(table, "a", (1, 10))
+        _write(table, "a", (1, 11), (2, 20))
+    match way:
+        case "overwrite" | "first":
+            _write(table, "a", (2, 25), overwrite={})
+        case "dynamic":
+            _write(table, "a", (2, 25), overwrite="dynamic")
+        case "truncate":
+            table.truncate()
+        case _:
+            table.drop_partitions([{"p": "a"}])
+    number = max(one.id for one in table.snapshots() if one.commit_kind == "OVERWRITE")
+    _write(table, "b", (3, 30))
+    table = table.with_options({"changelog.num-retained.min": "99"})
+    table.expire(retain_max=1, retain_min=1)
+    assert table.snapshots()[0].id > number
+    before = {row["v"] for row in table.changes(1, number - 1).to_pylist()} if number > 1 else set()
+    reason = f"snapshot {number} changed rows and .*snapshot {max(1, number - 1)}, which has the rows.*Begin again with"
+    for made in (table, table.with_options({"streaming-read-overwrite": "false"})):
+        with pytest.raises(UntrackedError, match=reason if made is table else "'false'"):
+            made.changes(1).to_arrow()
+        skipped = made.changes(1, gaps="skip")
+        assert {row["v"] for row in skipped.to_pylist()} >= before | {30}
+        [gap] = skipped.gaps()
+        assert (gap.snapshot, gap.partitions) == (number, ())
+        with pytest.raises(ExpiredError):
+            gap.read()
+    marked = list(table.stream("from-snapshot", follow=False, gaps="mark", **FIRST))
+    assert [each.snapshot for each in marked if isinstance(each, mg.Gap)] == [number]
+    with pytest.raises(UntrackedError, match=reason):
+        list(table.stream("from-snapshot", follow=False, **FIRST))
+    with pytest.raises(UntrackedError, match=reason):
+        _Batches(table, random.Random(0)).news()
+    batches = _Batches(table.with_options({"change-tracking.gaps": "skip"}), random.Random(0))
+    assert {row["v"] for row in batches.news()} >= before | {30}
+    with pytest.raises(UntrackedError, match=reason):
+        table.with_options({"incremental-between": f"0,{table.snapshots()[-1].id}"}).system("audit_log").to_arrow()
+
+
 def test_a_consumer_keeps_the_rows_before_an_overwrite(catalog: mg.Catalog) -> None:
     table = _table(catalog, "input")
     _write(table, "a", (1, 10))
