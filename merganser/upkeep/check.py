@@ -32,6 +32,7 @@ from merganser.lsm.check import Finding, bucket_findings, total_findings
 from merganser.meta.consumers import ConsumerStore
 from merganser.meta.data_file import ADD, ManifestEntry
 from merganser.meta.index_manifest import HASH, IndexEntry, read_index_manifest
+from merganser.meta.key_change import key_ids
 from merganser.meta.live_files import EMPTY, BucketId, LiveFiles
 from merganser.meta.manifest import read_manifest
 from merganser.meta.manifest_list import ManifestFile, read_manifest_list
@@ -108,6 +109,7 @@ class _Line:
     """The snapshots, tags and changelogs of the table itself or of a branch.
 
     Attributes:
+        table: as it was opened, of this branch; with the newest schema of the branch, once the schemas were read.
         inside: look into files, too.
     """
 
@@ -149,6 +151,12 @@ class _Line:
             found = self.findings.tried(self.table.paths.schema(number), partial(store.load, number))
             if found is not None:
                 self.schemas[self.table.branch, number] = self.table.with_schema(found)
+        self.table = self.schemas.get((self.table.branch, max(self._schema_ids, default=-1)), self.table)
+
+    def _with_key_of(self, snapshot: Snapshot) -> TableDef:
+        """Return the table as it was at a snapshot, if its key was another one then; else with the newest schema."""
+        there = self.schemas.get((self.table.branch, snapshot.schema_id), self.table)
+        return self.table if key_ids(there.schema) == key_ids(self.table.schema) else there
 
     def _look_at_stream(self) -> None:
         """Look at the files that remember the shards of the stream of the table, if it keeps one."""
@@ -236,10 +244,11 @@ class _Line:
                 state = self._state(read, state if follows else None)
         if state is not None:
             self._hold_all(state)
-            if self.table.indexes_keys:
-                self._look_at_keys(state)
-            if self.table.moves_keys and self.inside:
-                self._look_at_places(state)
+            table = self._with_key_of(state.read.snapshot)
+            if table.indexes_keys:
+                self._look_at_keys(table, state)
+            if table.moves_keys and self.inside:
+                self._look_at_places(table, state)
             if self.inside:
                 self._look_at_nulls(state)
 
@@ -378,7 +387,7 @@ class _Line:
             self._hold_all(state)
         self._hold_delta(before, read, delta)
         touched = after.buckets if before is None else {(e.partition, e.bucket) for e in delta}
-        self._look_at_buckets(after, touched, read.holder)
+        self._look_at_buckets(state, touched)
         self._look_at_counts(state, change)
         if before is None or before.index is not state.index or any(entry.kind != ADD for entry in delta):
             self._look_at_index(state)
@@ -454,28 +463,28 @@ class _Line:
                 path = self.table.paths.manifest(state.read.snapshot.index_manifest or "")
                 self.findings.note("index", path, f"'{entry.name}': {problem}", state.read.holder)
 
-    def _look_at_keys(self, state: _State) -> None:
+    def _look_at_keys(self, table: TableDef, state: _State) -> None:
         """Look whether each bucket has an index of its keys, and no key is in the indexes of two buckets."""
-        path = self.table.paths.manifest(state.read.snapshot.index_manifest or "")
+        path = table.paths.manifest(state.read.snapshot.index_manifest or "")
         indexes: dict[bytes, list[IndexEntry]] = {}
         for entry in state.index:
             if entry.index_type == HASH:
                 indexes.setdefault(entry.partition, []).append(entry)
         for partition, bucket in state.live.buckets:
             found = [entry.bucket for entry in indexes.get(partition, ())]
-            if found.count(bucket) != 1 and directory_of(self.table, (partition, bucket)) is not None:
-                problem = f"bucket {bucket} of '{self.table.partition_directory(partition)}' has {found.count(bucket)} "
+            if found.count(bucket) != 1 and directory_of(table, (partition, bucket)) is not None:
+                problem = f"bucket {bucket} of '{table.partition_directory(partition)}' has {found.count(bucket)} "
                 self.findings.note("index", path, f"{problem}indexes of its keys. It needs one.", state.read.holder)
         for entries in indexes.values() if self.inside else ():
-            twice = self.files.key_in_two(self.table, entries)
+            twice = self.files.key_in_two(table, entries)
             if twice:
                 self.findings.note("index", path, twice, state.read.holder)
 
-    def _look_at_places(self, state: _State) -> None:
+    def _look_at_places(self, table: TableDef, state: _State) -> None:
         """Look whether each key has rows in one bucket of the table alone."""
         found = None
         with contextlib.suppress(MerganserError):  # files that cannot be read are findings of their own
-            found = key_in_two_places(self.table, Env(self.env.storage), TableState(state.read.snapshot, state.live))
+            found = key_in_two_places(table, Env(self.env.storage), TableState(state.read.snapshot, state.live))
         if found is not None:
             self.findings.note("placement", *found, state.read.holder)
 
@@ -497,12 +506,13 @@ class _Line:
                     problem = f"column '{path}' is NOT NULL, and null in {counted(count, 'row')} of the table."
                     self.findings.note("nulls", now.paths.schema(newest), problem, state.read.holder)
 
-    def _look_at_buckets(self, live: LiveFiles, touched: Iterable[BucketId], holder: Holder) -> None:
+    def _look_at_buckets(self, state: _State, touched: Iterable[BucketId]) -> None:
+        table, live, holder = self._with_key_of(state.read.snapshot), state.live, state.read.holder
         for bucket in touched:
-            directory = directory_of(self.table, bucket) if bucket in live.buckets else None
+            directory = directory_of(table, bucket) if bucket in live.buckets else None
             if directory is not None:
                 entries = live.buckets[bucket].entries
-                for found in bucket_findings(self.table, entries, directory=directory, snapshot=holder.snapshot):
+                for found in bucket_findings(table, entries, directory=directory, snapshot=holder.snapshot):
                     self.findings.add(found, frozenset([holder.path]))
 
     def _look_at_counts(self, state: _State, change: int) -> None:

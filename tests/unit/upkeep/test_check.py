@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import merganser as mg
 from merganser.codec.binary_row import serialize
 from merganser.codec.deletion_vector import encode_vectors
 from merganser.codec.stats import SimpleStats, decode_stats, encode_stats
@@ -645,6 +646,26 @@ def test_a_key_that_is_not_in_the_index_of_its_dynamic_bucket_is_found(name: str
     assert any("is not in the index of its bucket" in f.problem for f in found)
     assert any("rows of one key may lie in two buckets" in f.problem for f in found)
     assert "and 1 keys take 4" in check(with_index(files, lambda e: replace(e, row_count=1)))[0].problem
+
+
+@pytest.mark.parametrize("of_branch", [False, True])
+def test_each_state_is_looked_at_with_its_own_key(of_branch: bool) -> None:
+    catalog = catalog_over(memory_with({}, f"check-{next(_names)}"))
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", {"k": "INT"})
+    table.write([{"k": 1}, {"k": 2}])
+    table.tags.create("t")
+    table.branches.create("b", tag="t")
+    keyed = table.branch("b") if of_branch else table
+    keyed.alter([mg.changes.set_primary_key(["k"])])  # its buckets are made as keys arrive, and have key indexes
+    assert [each.check() for each in (table, catalog.table("db.t"), table.branch("b"))] == [()] * 3
+    files = contents(catalog.env.storage)
+    schemas = [path for path in files if path.endswith("/schema/schema-1")]
+    snapshots = {p: d for p, d in files.items() if not re.search(r"/snapshot/(snapshot-[23]|LATEST)$", p)}
+    assert len(schemas) == 1
+    assert check(snapshots) == ()  # killed between the schema with the key and the commit of its rows
+    [index] = of(files, "/index/")
+    assert {found.code for found in check(files | {index: bytes(len(files[index]))})} == {"index"}
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
