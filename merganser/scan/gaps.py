@@ -44,7 +44,8 @@ class Gap:
 
     Attributes:
         snapshot: the id of the snapshot that changed the rows.
-        partitions: the partitions it changed, each as a dict of its values; empty: it may be any rows of the table.
+        partitions: the partitions it changed, each as a dict of its values. () stands for the whole table: it has no
+            partitions, or it is not known which of them the snapshot changed.
     """
 
     snapshot: int
@@ -54,7 +55,8 @@ class Gap:
     def read(self) -> pa.Table:
         """Return all rows of these partitions after the snapshot, as inserts, with the columns of the reader.
 
-        They pass the filter of the reader, and the changes that follow continue from them.
+        If `partitions` is (), these are all rows of the table. They pass the filter of the reader, and the changes that
+        follow continue from them.
 
         Raises:
             ExpiredError: the snapshot has expired. Begin again with a state of the table.
