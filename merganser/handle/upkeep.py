@@ -290,7 +290,8 @@ class UpkeepVerbs(TableBase):
 
         First stop streams that follow the table, and writers if you can: commits during the rollback are removed too.
         Later commits use the numbers of removed snapshots again. A consumer past the snapshot goes back to the
-        snapshot after it.
+        snapshot after it. If the compaction that publishes rows of the snapshot is removed, a warning is logged:
+        `compact` publishes them.
 
         Returns:
             The snapshot that is now the newest.

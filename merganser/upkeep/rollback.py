@@ -26,6 +26,7 @@ Format: section "tags, branches, rollback". Decision 0015.
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -46,7 +47,10 @@ from merganser.meta.snapshot import Snapshot, same_snapshot
 from merganser.meta.snapshots import GUARD, SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
+from merganser.meta.tracking import is_untracked, publishes_by_compaction
 from merganser.options import write as w
+from merganser.scan.plan import level_0_waits
+from merganser.scan.rows import counted
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
 from merganser.upkeep.bucket_option import set_buckets
@@ -54,6 +58,7 @@ from merganser.upkeep.stored_values import check_values
 
 _ROUNDS_MAX: Final = 20
 _GUARDED: Final = timedelta(days=1)
+_log = logging.getLogger(__name__)
 _CHANGELOG: Final = re.compile(r"changelog-([1-9][0-9]{0,18})")
 
 
@@ -109,7 +114,28 @@ def roll_back(table: TableDef, env: Env, *, snapshot: int | None = None, tag: st
         take_back(table, env, target)
     if may_differ(now.schema):
         restore_schema(table, env)
+    _tell_waiting(with_key_of(now, env, target), state)
     return target
+
+
+def _tell_waiting(table: TableDef, state: TableState) -> None:
+    """Log that rows of a state wait for a compaction, which was taken back with the later snapshots."""
+    options = table.options
+    readers = ["reads"] if level_0_waits(table) else []
+    readers += ["streams"] if publishes_by_compaction(options) else []
+    if not table.keyed or not readers:
+        return
+    files = sum(entry.file.level == 0 and not is_untracked(entry.file) for entry in state.live)
+    if files:
+        full = "full=True" if options.get(w.CHANGELOG_PRODUCER) == "full-compaction" else ""
+        _log.warning(
+            "'%s' was rolled back to a snapshot before the compaction of its rows: %s get the rows of %s with the next "
+            "compaction. Call Table.compact(%s), or roll back to an earlier snapshot of kind COMPACT.",
+            table.name,
+            " and ".join(readers),
+            counted(files, "data file"),
+            full,
+        )
 
 
 def _number_before(reader: MetaReader, state: TableState) -> int | None:

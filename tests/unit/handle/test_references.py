@@ -444,6 +444,44 @@ def test_a_rollback_to_a_state_that_cannot_be_read_is_refused(orders: mg.Table) 
     assert [s.id for s in orders.snapshots()] == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize(
+    ("options", "waits", "full"),
+    [
+        ({"changelog-producer": "lookup"}, "streams", False),
+        ({"changelog-producer": "full-compaction"}, "streams", True),
+        ({"merge-engine": "first-row"}, "reads", False),
+        ({"deletion-vectors.enabled": "true", "changelog-producer": "lookup"}, "reads and streams", False),
+        ({}, None, False),
+    ],
+)
+def test_a_rollback_tells_of_rows_whose_compaction_it_took_back(
+    catalog: mg.Catalog,
+    caplog: pytest.LogCaptureFixture,
+    options: dict[str, str],
+    waits: str | None,
+    full: bool,
+) -> None:
+    schema = {"id": "BIGINT", "n": "INT"}
+    table = catalog.create_table("shop.t", schema, primary_key=["id"], options={"bucket": "1", **options})
+    table.write([{"id": 1, "n": 1}])
+    compacted = table.latest_snapshot()
+    assert compacted is not None
+    table.write([{"id": 2, "n": 2}])
+    appended = next(s.id for s in table.snapshots() if s.id > compacted.id)
+    table.rollback(appended)
+    assert (caplog.messages == []) == (waits is None)
+    if waits is not None:
+        assert f": {waits} get the rows of 1 data file with the next compaction" in caplog.text
+        assert f"Call Table.compact({'full=True' if full else ''})," in caplog.text
+        table.compact(full=full)
+        assert _ids(table) == [1, 2]
+        if "changelog-producer" in options:
+            assert [row["id"] for row in table.changes(appended).to_pylist()] == [2]
+        caplog.clear()
+        table.rollback(compacted.id)
+        assert caplog.messages == []
+
+
 # consumers
 
 
