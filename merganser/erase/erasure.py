@@ -97,8 +97,8 @@ _SHARDS: Final = (
 )
 
 _OTHER_COLUMNS: Final = (
-    "The branch {}, and the filter or the key needs it, so its rows were not asked. Give the column the same name and "
-    "type in both, or drop the branch with table.branches.drop('{}'), and repeat the call."
+    "The branch {}, so its rows were not asked by the filter or the key. Make it the same in both, or drop the branch "
+    "with table.branches.drop('{}'), and repeat the call."
 )
 
 _INDEX: Final = (
@@ -430,7 +430,7 @@ class Erasing:
     def _end(self, found: Inventory) -> None:
         """Erase the rows of branches, then end what names old files; step 5."""
         for line in found.lines[1:]:
-            if self._finder.asks(line.table):  # else the names of the filter may be those of other columns there
+            if self._finder.asks(line.table):
                 self._erase_line(line.table)
         while True:  # statistics of what stays may tell of a snapshot that ends
             found = self._searched()

@@ -239,6 +239,9 @@ def _with_keys(env: Env, files: Mapping[str, StoredFile], sought: Sought) -> set
             continue
         bounds = _bounds(table, [files[path].entry for path in paths])
         bounds = bounds.select([name for name in bounds.column_names if name in sought.by])
+        if not bounds.num_columns:
+            found.update(paths)
+            continue
         columns = [column.combine_chunks() for column in bounds.columns]
         keys = [sought.keys.column(field.name).cast(field.type).combine_chunks() for field in bounds.schema]
         known, at = dense_ranks(keys, columns)

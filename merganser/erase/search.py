@@ -79,7 +79,8 @@ class SearchJob(FilesJob):
                 for rows in self._rows(env, path, file):
                     hits[path] += int(np.count_nonzero(self.sought.mask(rows)))
                     if self.finds_keys:
-                        keys.append(self.sought.where.apply(rows).select(list(self.table.row_key)))
+                        passed = pa.array(self.sought.passed(rows))
+                        keys.append(rows.filter(passed).select(list(self.sought.row_key)))
         except StorageError:
             raise
         except MerganserError as refusal:
@@ -89,7 +90,7 @@ class SearchJob(FilesJob):
     def _rows(self, env: Env, path: str, file: DataFile) -> Iterator[pa.Table]:
         names = set(self.sought.columns)
         if self.finds_keys:
-            names |= {*self.sought.where.columns, *self.table.row_key}
+            names |= self.sought.decides
         fields = [field for field in self.table.schema.fields if field.name in names] or self.table.schema.fields[:1]
         constants = self.table.partition_values(self.partition)
         target = FileToRead(path, file, self.schemas[file.schema_id], self.table.schema.id, None, constants)
@@ -132,7 +133,7 @@ class Finder:
         if self.sought.by is not None:
             self._find_keys([one for one in files if one.path not in self._asked])
         todo = [one for one in files if one.path not in self.hits]
-        for outcome in self._run(self._jobs(todo, self.sought.columns, finds_keys=False)):
+        for outcome in self._run(self._jobs(todo, finds_keys=False)):
             self.hits |= outcome.hits
         for one in files:
             if self.hits.setdefault(one.path, 0) and not one.path.startswith(f"{self.table.path}/"):
@@ -150,7 +151,7 @@ class Finder:
     def _find_keys(self, files: Sequence[StoredFile]) -> None:
         keys = [] if self.sought.keys is None else [self.sought.keys]
         known = sum(one.num_rows for one in keys)
-        for outcome in self._run(self._jobs(files, self.sought.where.columns, finds_keys=True)):
+        for outcome in self._run(self._jobs(files, finds_keys=True)):
             self.hits |= outcome.hits
             keys += [] if outcome.keys is None else [outcome.keys]
         self._asked.update(one.path for one in files)
@@ -160,26 +161,36 @@ class Finder:
             self.hits.clear()  # files may hold versions of the new keys
 
     def asks(self, table: TableDef) -> bool:
-        """Return whether a branch has the columns that decide. Rows without them do not match."""
-        return self._has_columns(table, self.sought.columns | self.sought.where.columns)
+        """Return whether the rows of a branch can be asked; see `differing`."""
+        return self.differing(table) is None
 
     def differing(self, table: TableDef) -> str | None:
-        """Return what a branch calls a column that decides, and has in another form; None: rows of it can be asked.
+        """Return why the rows of a branch cannot be asked; None: they can.
 
-        A column that the branch has got or lost by itself is none of its rows. One that both have from the time before
-        they parted is the same column under another name, of another type, or dropped: files may hold its values.
+        A column is the same in a branch if both have it from the time before they parted. If one of them has got it
+        since, the name says it. A branch without such a column has nulls there.
         """
-        if self.asks(table):
+        if table.branch == self.table.branch:
             return None
-        names = self.sought.columns | self.sought.where.columns
-        there, shared = {one.id: one for one in table.schema.fields}, self._shared_ids(table)
-        for one in self.table.schema.fields:
-            other = there.get(one.id)
-            if one.name not in names or one.id not in shared or (other is not None and _alike(one, other)):
-                continue
-            if other is None:
+        if table.keyed and table.schema.primary_keys != self.table.schema.primary_keys:
+            theirs, ours = (", ".join(one.schema.shown.primary_keys) for one in (table, self.table))
+            return (
+                f"has the primary key ({theirs}), and here it is ({ours})" if ours else f"has a primary key ({theirs})"
+            )
+        own = [one for one in self.table.schema.fields if one.name in self.sought.decides]
+        by_id = {one.id: one for one in table.schema.fields}
+        by_name = {one.name: one for one in table.schema.fields}
+        if all(one.id in by_id and _alike(one, by_id[one.id]) for one in own):
+            return None
+        shared = self._shared_ids(table)
+        for one in own:
+            other = by_id.get(one.id) if one.id in shared else by_name.get(one.name)
+            if other is None and one.id in shared:
                 return f"has dropped the column '{one.name}'"
-            return f"has the column '{other.name}' ({other.type}), which here is '{one.name}' ({one.type})"
+            if other is None and one.name in self.sought.row_key:
+                return f"lacks the column '{one.name}'"
+            if other is not None and not _alike(one, other):
+                return f"has the column '{other.name}' ({other.type}), which here is '{one.name}' ({one.type})"
         return None
 
     def _shared_ids(self, table: TableDef) -> set[int]:
@@ -189,15 +200,9 @@ class Finder:
         every = (ours.load(number) for number in both if ours.load(number) == theirs.load(number))
         return {one.id for schema in every for one in schema.fields}
 
-    def _has_columns(self, table: TableDef, names: frozenset[str]) -> bool:
-        """Return whether some columns are the same in a branch."""
-        there = {one.id: one for one in table.schema.fields}
-        own = [one for one in self.table.schema.fields if one.name in names]
-        return all(one.id in there and _alike(one, there[one.id]) for one in own)
-
-    def _jobs(self, files: Sequence[StoredFile], names: frozenset[str], *, finds_keys: bool) -> list[SearchJob]:
+    def _jobs(self, files: Sequence[StoredFile], *, finds_keys: bool) -> list[SearchJob]:
         tables = {one.table.branch: one.table for one in files}
-        able = {branch for branch, table in tables.items() if self._has_columns(table, names)}
+        able = {branch for branch, table in tables.items() if self.asks(table)}
         groups: dict[tuple[str, bytes, str], list[StoredFile]] = {}
         for one in files:
             if one.table.branch in able:

@@ -6,7 +6,7 @@ through and not the next. So of a table with a key, the keys are found first, an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from merganser.lsm.levels import dense_ranks
 from merganser.merge.groups import Mask
 from merganser.merge.keys import sorted_positions
 from merganser.meta.table_def import TableDef
+from merganser.schema.arrow import arrow_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,28 +28,47 @@ class Sought:
     Attributes:
         where: the filter.
         by: columns whose values say which rows; None: `where` says it, row by row.
-        keys: distinct rows of the columns of `TableDef.row_key` that were found so far; only with `by`.
+        row_key: see `TableDef`; empty without `by`.
+        kinds: the Arrow types of the columns of `where`. A branch that never had one of them has nulls there.
+        keys: distinct rows of the columns of `row_key` that were found so far; only with `by`.
     """
 
     where: Predicate
     by: tuple[str, ...] | None
+    row_key: tuple[str, ...]
+    kinds: Mapping[str, pa.DataType]
     keys: pa.Table | None = None
 
     @classmethod
     def of(cls, table: TableDef, where: Predicate) -> Sought:
         """Return what a filter seeks in a table; no key is known yet."""
         names = table.schema.primary_keys
-        return cls(where, None if not table.keyed or where.columns <= set(names) else names)
+        kinds = {field.name: arrow_type(field.type) for field in table.schema.fields if field.name in where.columns}
+        if not table.keyed or where.columns <= set(names):
+            return cls(where, None, (), kinds)
+        return cls(where, names, table.row_key, kinds)
 
     @property
     def columns(self) -> frozenset[str]:
         """The columns that `mask` looks at."""
         return self.where.columns if self.by is None else frozenset(self.by)
 
+    @property
+    def decides(self) -> frozenset[str]:
+        """The columns that say which rows, and find their keys."""
+        return self.where.columns.union(self.row_key)
+
+    def passed(self, rows: pa.Table) -> Mask:
+        """Return bool[n], which of n rows the filter lets through."""
+        for name, kind in self.kinds.items():
+            if name not in rows.column_names:
+                rows = rows.append_column(name, pa.nulls(rows.num_rows, kind))
+        return np.asarray(self.where.mask(rows).fill_null(False))
+
     def mask(self, rows: pa.Table) -> Mask:
         """Return bool[n], which of n rows are sought."""
         if self.by is None:
-            return np.asarray(self.where.mask(rows).fill_null(False))
+            return self.passed(rows)
         if self.keys is None or not self.keys.num_rows:
             return np.zeros(rows.num_rows, np.bool_)
         return among(rows, self.keys, self.by)

@@ -208,9 +208,10 @@ def erase(h: History, rng: random.Random) -> None:
     for one in report.held:  # rollbacks leave young files that no snapshot names
         if one.kind != "file" and not (one.kind == "branch" and not asked[one.name]):
             raise DifferenceError("erase", str(report))
+    held = {one.name for one in report.held if one.kind == "branch"}
     for name, line in (("main", h.main), *h.branches.items()):
-        if asked[name]:
-            line.model.clear(holds)
+        if name not in held:  # a column that a branch never had is null in its rows
+            line.model.clear(lambda row: holds({**dict.fromkeys(used), **row}))
         kept = {tag.name for tag in line.table.tags.list()}
         line.tags = {name: found for name, found in line.tags.items() if name in kept}
     left = {consumer.id for consumer in h.table.consumers.list()}

@@ -820,3 +820,77 @@ def test_one_call_ends_a_tag_whose_statistics_tell_of_a_snapshot_that_it_ends() 
     report = table.erase(f"v = '{TOKEN}-old'", everywhere=True)
     assert (report.is_complete, report.held) == (True, ())
     assert found(table) == []
+
+
+@pytest.mark.parametrize("key", ["", "k"])
+@pytest.mark.parametrize(
+    "where", [f"v = '{TOKEN}-there' OR x = 'y'", f"coalesce(x, 'none') = 'none' AND v LIKE '{TOKEN}%'"]
+)
+def test_columns_that_a_branch_never_had_are_null_in_its_rows(key: str, where: str) -> None:
+    table = table_of({"bucket": "1" if key else "-1"}, key)
+    table.write([row("a")])
+    table.tags.create("fork")
+    table.branches.create("b", tag="fork")
+    table.branch("b").write([mine("there"), row("c")])
+    table = table.alter([mg.changes.add_column("x", "STRING")])
+    report = table.erase(where, everywhere=True)
+    assert (report.is_complete, report.rows) == (True, 1)
+    assert found(table) == []
+    assert [one["k"] for one in rows_of(table.branch("b"))] == ["a", "c"]
+
+
+@pytest.mark.parametrize("key", ["", "k"])
+def test_a_column_that_was_dropped_and_added_again_is_the_one_of_its_name(key: str) -> None:
+    table = table_of({"bucket": "1" if key else "-1"}, key)
+    table.write([row("a")])
+    table.tags.create("fork")
+    table.branches.create("b", tag="fork")
+    table.branch("b").write([mine("there"), row("c")])
+    table = table.alter([mg.changes.drop_column("v")]).alter([mg.changes.add_column("v", "STRING")])
+    assert table.erase(f"v = '{TOKEN}-there'", everywhere=True).is_complete
+    assert found(table) == []
+    assert [one["k"] for one in rows_of(table.branch("b"))] == ["a", "c"]
+
+
+@pytest.mark.parametrize("where", [f"v = '{TOKEN}-there'", f"k = '{TOKEN}'"])
+def test_a_branch_from_before_the_key_is_erased_by_the_key(where: str) -> None:
+    table = table_of({"bucket": "-1"})
+    table.write([row("a")])
+    table.tags.create("fork")
+    table.branches.create("b", tag="fork")
+    table.branch("b").write([mine("there"), mine("once more"), row("c")])
+    table = table.alter([mg.changes.set_primary_key(["k"]), mg.changes.set_option("bucket", "1")])
+    report = table.erase(where, everywhere=True)
+    assert report.is_complete
+    assert found(table) == []
+    assert [one["k"] for one in rows_of(table.branch("b"))] == ["a", "c"]
+
+
+def test_a_branch_with_another_key_is_held() -> None:
+    table = table_of({"bucket": "1"}, "k")
+    table.write([row("a")])
+    table.tags.create("fork")
+    table.branches.create("b", tag="fork")
+    table.branch("b").write([mine("there"), row("c")])
+    table = table.alter([mg.changes.rename_column("k", "key")])
+    report = table.erase(f"v = '{TOKEN}-there'", everywhere=True)
+    [held] = report.held
+    assert (held.kind, held.name) == ("branch", "b")
+    assert "has the primary key (k), and here it is (key)" in held.advice
+    table.branch("b").alter([mg.changes.rename_column("k", "key")])
+    assert table.erase(f"v = '{TOKEN}-there'", everywhere=True).is_complete
+    assert found(table) == []
+
+
+def test_a_branch_that_got_a_key_by_itself_is_held() -> None:
+    table = table_of({"bucket": "-1"})
+    table.write([row("a")])
+    table.tags.create("fork")
+    table.branches.create("b", tag="fork")
+    branch = table.branch("b").alter([mg.changes.set_primary_key(["k"]), mg.changes.set_option("bucket", "1")])
+    branch.write([row(TOKEN, "before")])
+    branch.write([mine("there")])
+    report = table.erase(f"v = '{TOKEN}-there'", everywhere=True)
+    [held] = report.held
+    assert "has a primary key (k)" in held.advice
+    assert len(rows_of(table.branch("b"))) == 2
