@@ -87,6 +87,7 @@ class Overtaken(Enum):
     QUERY = "the rows that a query read which gave it its rows"
     FILES = "the files or deletion vectors that it replaces"
     BUCKETS = "the buckets that it gave to keys"
+    SCHEMA = "the schema that it changes"
 
 
 class ConflictError(MerganserError):

@@ -100,13 +100,15 @@ from merganser.schema.lossy import lossy_columns
 from merganser.schema.nullability import tightened
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
+from merganser.storage.retries import REREAD, Retries
 
 _log = logging.getLogger(__name__)
 
-_ROUNDS_MAX: Final = 4
+_ADAPTED_MAX: Final = 4
+"""Maximum number of times that one attempt adapts its files to a newer state. Then it is made with what it has."""
 
-_GAP_PAUSES_MS: Final = (5, 20, 80, 300, 1000, 3000, 5000, 10_000)
-"""How long a commit waits for another writer to remove a snapshot that does not stand."""
+_WITHDRAWAL: Final = Retries(attempts=9, first_wait_ms=5, longest_wait_ms=6000)
+"""How long a commit waits for another writer to remove a snapshot that does not stand: about 19 s."""
 
 
 @dataclass(frozen=True)
@@ -377,13 +379,13 @@ class Publisher:
             ConflictError, InvalidInputError: the change may not follow the newest state.
             FormatError: metadata is damaged or missing, or states expired again and again.
         """
-        for round_ in range(_ROUNDS_MAX):
+        for attempt in REREAD.each():
             begun, state, done, snapshot, change = self._placed(change, files)
             try:
                 prepared = None if done else self._prepare(change, state, files, steps)
                 break
             except FormatError as error:
-                if round_ + 1 == _ROUNDS_MAX or not self._has_expired(state, error):
+                if attempt.is_last or not self._has_expired(state, error):
                     raise
                 files.discard()
         return begun, state, done, snapshot, change, prepared
@@ -408,7 +410,7 @@ class Publisher:
         Raises:
             ConflictError, InvalidInputError: the change may not follow the newest state.
         """
-        for _ in range(_ROUNDS_MAX):
+        for _ in range(_ADAPTED_MAX):  # no retry: nothing has failed if it adapts once more
             begun, state = self._newest(change)
             change = replace(change, stands_on=None)
             done, snapshot = self._applied(change, state)
@@ -441,12 +443,12 @@ class Publisher:
         """
         if change.stands_on is not None and change.stands_on.is_fresh(self.env):
             return self.env.seconds(), change.stands_on.state
-        for pause_ms in (*_GAP_PAUSES_MS, None):
+        for attempt in _WITHDRAWAL.each(self.env):
             begun, state = self.env.seconds(), self.latest()
             if change.withdrawn is None or not self.reader.snapshots.is_missing_below(state.next_id, change.withdrawn):
                 return begun, state
-            if pause_ms is not None:
-                self.env.sleep_ms(pause_ms)
+            if attempt.is_last:
+                break
         raise CommitUnknownError(
             f"cannot tell whether the rows for '{self.table.name}' were committed: the table was rolled back, and "
             f"snapshot {state.next_id - 1} of another writer, which was stopped, lies on top of what the rollback "

@@ -5,6 +5,7 @@ lock is advice. The system releases it when a writer dies, and a writer that has
 
 Other stores have no locks, and other engines ask for none. Then a writer may lose an attempt, and waits before the
 next one. These waits are random, and multiples of the time that an attempt takes. Decision 0029 has the measurements.
+What is done again without a commit of its own follows `storage.retries` (decision 0081).
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeVar
 
+from merganser.errors import ConflictError, ExpiredError, Overtaken
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.storage.env import Env
 from merganser.storage.protocol import no_lock
 
+R = TypeVar("R")
 _FIRST_WINDOW: Final = 4.0
 _BUSY_WINDOW: Final = 32.0
 _TOOTH: Final = 5
@@ -31,6 +34,14 @@ _QUEUE_S: Final = 1.0
 """So long a writer waits for the turn: a commit holds it for some hundredths of a second, a large one for longer."""
 _FIRST_LOOK_S: Final = 0.004
 _LAST_LOOK_S: Final = 0.001
+
+_CAME_BETWEEN: Final = frozenset({Overtaken.ROWS, Overtaken.FILES, Overtaken.BUCKETS})
+"""What may be overtaken of rows that are at hand: they can be written after the commit that came between."""
+
+COMPUTED: Final = frozenset({Overtaken.QUERY})
+"""The same of rows that a query gave: it has to be run again, too."""
+WRITTEN: Final = COMPUTED | _CAME_BETWEEN - {Overtaken.ROWS}
+"""The same of such rows that are written as they are."""
 
 
 class Turn:
@@ -139,6 +150,41 @@ class Turns:
         """Note whether the commit met many others."""
         if self.lost >= _CROWDED:
             self.env.crowded[self._table.path] = self.env.seconds(), self._attempt_s
+
+
+def in_rounds(
+    table: TableDef,
+    env: Env,
+    round_: Callable[[bool], R],
+    abort: Callable[[], None],
+    lost: frozenset[Overtaken] = _CAME_BETWEEN,
+) -> R:
+    """Return the result of the first round that nothing has come between.
+
+    Args:
+        round_: reads, writes and commits; it is told whether it is the first one.
+        abort: removes what a round wrote that has not committed. The next round takes the number of buckets that the
+            table has then.
+        lost: what may have been overtaken, if another round is to be tried.
+
+    Raises:
+        ConflictError: other commits came between again and again, until `commit.max-retries` or `commit.timeout`; or
+            the commit failed for another reason.
+        ExpiredError: the same, of snapshots that expired while a round read them.
+    """
+    turns = Turns(table, env)
+    try:
+        while True:
+            begun = env.seconds()
+            try:
+                return round_(not turns.lost)
+            except (ConflictError, ExpiredError) as error:
+                abort()
+                overtaken = error.overtaken if isinstance(error, ConflictError) else Overtaken.ROWS
+                if overtaken not in lost or not turns.wait_for_next(begun):
+                    raise
+    finally:
+        turns.end()
 
 
 def _longest_s(table: TableDef) -> float:

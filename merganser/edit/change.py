@@ -16,12 +16,13 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from merganser.commit.turns import in_rounds
 from merganser.edit.asked import check_is_newest
 from merganser.edit.assign import Assignments
 from merganser.edit.matching import Matching
 from merganser.edit.removal import RemovalJob, removals
 from merganser.edit.rewrite import RewriteJob, rewriting, rows_in, run_here
-from merganser.edit.rounds import check_columns, in_rounds, in_transactions
+from merganser.edit.rounds import check_columns, in_transactions
 from merganser.edit.row_changes import RowChanges, check_can_delete, check_can_update, deletes_in_files
 from merganser.edit.row_jobs import RowJob
 from merganser.edit.row_rules import FilterRule

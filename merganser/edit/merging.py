@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
+from merganser.commit.turns import in_rounds
 from merganser.edit.asked import condition_of, new_names
 from merganser.edit.assign import SOURCE, TARGET, assignments, by_name, fixed_columns, inserted
 from merganser.edit.clauses import SHOWN_MAX, Clause, Clauses, examples, taken
@@ -27,7 +28,7 @@ from merganser.edit.merge_rules import SourceRule
 from merganser.edit.merge_source import source_fields, source_of
 from merganser.edit.other_names import OF_MERGE, no_method
 from merganser.edit.rewrite import rewriting, run_here
-from merganser.edit.rounds import check_columns, in_rounds, in_transactions
+from merganser.edit.rounds import check_columns, in_transactions
 from merganser.edit.row_changes import RowChanges, check_can_delete, check_can_update
 from merganser.errors import ConflictError, InvalidInputError
 from merganser.expr.names import Sides

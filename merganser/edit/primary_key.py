@@ -31,8 +31,7 @@ from merganser.commit.conflict import Reads, check_reads
 from merganser.commit.message import CommitMessage, Committed
 from merganser.commit.publish import Change as Commit
 from merganser.commit.publish import Publisher
-from merganser.commit.turns import take_turn
-from merganser.edit.rounds import in_rounds
+from merganser.commit.turns import in_rounds, take_turn
 from merganser.errors import (
     AlreadyExistsError,
     CommitUnknownError,

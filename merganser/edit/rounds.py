@@ -3,7 +3,8 @@
 A round reads the newest snapshot, writes files, and commits. The commit fails if another commit has changed what was
 read since that snapshot (`commit.conflict.check_reads`). Then nothing of the round is visible, its files are removed,
 and the next round begins. So the result is as if nobody else had written meanwhile, with and without locks. A round may
-also read nothing, and write rows that are held: of keys that another commit gave other buckets (decision 0052).
+also read nothing, and write rows that are held: of keys that another commit gave other buckets (decision 0052). The
+loop over rounds is `commit.turns.in_rounds`; here are rounds of which each is a transaction of its own.
 
 Docs: decision 0035.
 """
@@ -11,62 +12,15 @@ Docs: decision 0035.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
 
-from merganser.commit.turns import Turns
+from merganser.commit.turns import in_rounds
 from merganser.edit.asked import lost, new_names
-from merganser.errors import ConflictError, ExpiredError, Overtaken
 from merganser.meta.followed import as_of, check_key, check_same
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.storage.env import Env
 from merganser.write.transaction import Transaction
-
-R = TypeVar("R")
-
-_CAME_BETWEEN: Final = frozenset({Overtaken.ROWS, Overtaken.FILES, Overtaken.BUCKETS})
-"""What may be overtaken of rows that are at hand: they can be written after the commit that came between."""
-
-COMPUTED: Final = frozenset({Overtaken.QUERY})
-"""The same of rows that a query gave: it has to be run again, too."""
-WRITTEN: Final = COMPUTED | _CAME_BETWEEN - {Overtaken.ROWS}
-"""The same of such rows that are written as they are."""
-
-
-def in_rounds(
-    table: TableDef,
-    env: Env,
-    round_: Callable[[bool], R],
-    abort: Callable[[], None],
-    lost: frozenset[Overtaken] = _CAME_BETWEEN,
-) -> R:
-    """Return the result of the first round that nothing has come between.
-
-    Args:
-        round_: reads, writes and commits; it is told whether it is the first one.
-        abort: removes what a round wrote that has not committed. The next round takes the number of buckets that the
-            table has then.
-        lost: what may have been overtaken, if another round is to be tried.
-
-    Raises:
-        ConflictError: other commits came between again and again, until `commit.max-retries` or `commit.timeout`; or
-            the commit failed for another reason.
-        ExpiredError: the same, of snapshots that expired while a round read them.
-    """
-    turns = Turns(table, env)
-    try:
-        while True:
-            begun = env.seconds()
-            try:
-                return round_(not turns.lost)
-            except (ConflictError, ExpiredError) as error:
-                abort()
-                overtaken = error.overtaken if isinstance(error, ConflictError) else Overtaken.ROWS
-                if overtaken not in lost or not turns.wait_for_next(begun):
-                    raise
-    finally:
-        turns.end()
 
 
 def in_transactions(

@@ -1,8 +1,8 @@
 """Upsert: rows are written by key, exactly and with knowledge of the rows that are there.
 
-A round (`edit.rounds`): look up the keys in the newest snapshot, rows that still wait for their compaction included.
-Make the rows that the keys shall have. Write what differs, and commit. The commit fails if another commit changed one
-of the buckets since that snapshot.
+A round (`commit.turns.in_rounds`): look up the keys in the newest snapshot, rows that still wait for their compaction
+included. Make the rows that the keys shall have. Write what differs, and commit. The commit fails if another commit
+changed one of the buckets since that snapshot.
 
 Docs: decision 0035.
 """
@@ -20,12 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from merganser.commit.conflict import Reads
+from merganser.commit.turns import in_rounds
 from merganser.edit.asked import lost, new_names
 from merganser.edit.given import Given, given_rows
 from merganser.edit.images import Images, Upserted, upserted
 from merganser.edit.matching import reads_of_keys
 from merganser.edit.partial import Partial
-from merganser.edit.rounds import check_columns, in_rounds
+from merganser.edit.rounds import check_columns
 from merganser.errors import ConflictError, InvalidInputError, MerganserError, UnsupportedError
 from merganser.ingest.rows import RowKinds, batches_of
 from merganser.lookup.lookup import shared_lookup

@@ -28,11 +28,12 @@ from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
 from merganser.commit.publish import Change as Commit
 from merganser.commit.publish import Publisher
+from merganser.commit.turns import in_rounds
 from merganser.edit.asked import check_is_newest, filter_of
 from merganser.edit.change import Change
 from merganser.edit.matching import Matching, reads_of_keys
 from merganser.edit.rewrite import run_here
-from merganser.edit.rounds import check_columns, in_rounds
+from merganser.edit.rounds import check_columns
 from merganser.edit.row_changes import RowChanges, check_can_erase, takes_deletes
 from merganser.erase.endings import end_holders, finish, holdings, note
 from merganser.erase.inventory import (
@@ -71,6 +72,7 @@ from merganser.meta.tracking import publishes_by_compaction
 from merganser.options import write as w
 from merganser.scan.plan import level_0_waits
 from merganser.storage.env import Env
+from merganser.storage.retries import REREAD, Retries
 from merganser.upkeep.compact_table import RunJobs, compact
 from merganser.upkeep.needed_files import NeededFiles
 from merganser.upkeep.orphans import DAY_MS, remove_orphans
@@ -83,7 +85,8 @@ from merganser.write.transaction import check_user
 RunErasing = Callable[[Sequence[SearchJob] | Sequence[RewritingJob]], list[Outcome]]
 """Runs jobs side by side and returns what they found or did, in any order."""
 
-_ROUNDS: Final = 20
+_RETRIES: Final = Retries(attempts=20)
+"""More than `RACE` has: some rounds only find further keys, or publish rows first."""
 _FOREVER_MS: Final = 1 << 62
 _OUTSIDE: Final = "The file lies outside of the table, so it is as it was. Remove it, or write it without the rows."
 _UNNAMED: Final = (
@@ -197,15 +200,16 @@ class Erasing:
     def _searched(self) -> Inventory:
         """Search the files that are there, but for those of later commits; return the inventory."""
         inventory = take_inventory(self.table, self.env)
-        while True:
+        for attempt in REREAD.each():
             named = inventory.named(lambda line, one: not self._is_later(line, one, or_equal=False)) - self._later
             try:
                 self._finder.search([one for path, one in inventory.files.items() if path in named])
                 return inventory
             except FormatError as error:
                 before, inventory = inventory.files, take_inventory(self.table, self.env)
-                if error.context.get("path") not in before.keys() - inventory.files.keys():
+                if attempt.is_last or error.context.get("path") not in before.keys() - inventory.files.keys():
                     raise  # else its snapshots expired while it was read
+        raise AssertionError("the last attempt returns or raises")
 
     def _is_later(self, line: Line, holder: Holder, *, or_equal: bool) -> bool:
         """Return whether a snapshot came after the one in which no live file holds a row that is sought."""
@@ -218,11 +222,11 @@ class Erasing:
         """Delete the rows of a line, rewrite its live files, and renew its manifests; steps 2 to 4."""
         table = self._quiet(table)
         lost = ConflictError(
-            f"{self.action}: other writers changed them {_ROUNDS} times in the meantime. Deleted rows stay deleted. "
-            "Repeat the call.",
+            f"{self.action}: other writers changed them {_RETRIES.attempts} times in the meantime. Deleted rows stay "
+            "deleted. Repeat the call.",
             table=table.name,
         )
-        for _ in range(_ROUNDS):
+        for _ in _RETRIES.each():
             try:
                 clean_since = self._deleted(table)
             except InvalidInputError:  # rows of kind -D would lose to what is there: files are written without the rows

@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -44,8 +44,6 @@ from merganser.upkeep.needed_files import NeededFiles
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-_ATTEMPTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +140,7 @@ def take_inventory(table: TableDef, env: Env) -> Inventory:
     Raises:
         FormatError: a metadata file is missing or damaged.
     """
-    looks: object = None
-    for attempt in range(_ATTEMPTS):
-        try:
-            return _taken(table, env)
-        except FormatError:
-            before, looks = looks, NeededFiles(table, env).looks()
-            if looks == before or attempt + 1 == _ATTEMPTS:
-                raise
-    raise AssertionError("the last attempt returns or raises")
+    return NeededFiles(table, env).beside_removals(lambda: _taken(table, env))
 
 
 def line_of(table: TableDef, env: Env, paths: TablePaths) -> TableDef | None:

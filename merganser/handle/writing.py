@@ -13,9 +13,9 @@ import pyarrow as pa
 from merganser.cdc.options import check_names
 from merganser.cdc.records import Parsed, Placing, parse_records, rejected_at
 from merganser.commit.conflict import Reads
+from merganser.commit.turns import in_rounds
 from merganser.edit.images import Upserted
 from merganser.edit.keeping import Keeping, Kept, apart, check_can_keep
-from merganser.edit.rounds import in_rounds
 from merganser.edit.upsert import Upsert
 from merganser.handle.base import TableBase
 from merganser.handle.dead_letters import DeadLetters

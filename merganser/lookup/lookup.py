@@ -46,6 +46,7 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema, in_types, nullable_schema
 from merganser.schema.pieces import rows_at
 from merganser.storage.env import Env
+from merganser.storage.retries import REREAD
 from merganser.write.buckets import partition_groups
 
 CACHES: Final = ("auto", "all", "none")
@@ -286,7 +287,7 @@ class Lookup:
             ExpiredError: expiry has removed the snapshot, and with it a file of these rows.
             FormatError: a file of these rows is damaged or missing.
         """
-        while True:
+        for attempt in REREAD.each():
             view = self._open_view()
             table, at = view.table, view.state.snapshot
             chosen = view.choose(columns)
@@ -302,11 +303,12 @@ class Lookup:
                 rows = Scan(table, self._env, fields, where, State(at), None).to_arrow()
                 return rows.filter(pa.array(has_prefix(rows, row))).select(names) if floats else rows
             except ExpiredError:
-                if not self._moves_on:
+                if attempt.is_last or not self._moves_on:
                     raise
                 self.refresh()
                 if self._open_view() is view:
                     raise
+        raise AssertionError("the last attempt returns or raises")
 
     async def lookup_async(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the same as `lookup` without blocking the event loop: a thread looks the keys up."""
@@ -396,7 +398,7 @@ class Lookup:
         reader = MetaReader(self._table.paths, self._env, self._table.name)
         if snapshot is not None and not isinstance(snapshot, Snapshot):
             snapshot = resolve(reader.snapshots, snapshot=snapshot)
-        while True:
+        for attempt in REREAD.each():
             at = snapshot
             try:
                 state = (newest or reader.latest()) if at is None else reader.state(at)
@@ -409,8 +411,9 @@ class Lookup:
             except FormatError as error:
                 if at is None or not has_expired(self._table, self._env, at, error):
                     raise
-                if snapshot is not None:
+                if snapshot is not None or attempt.is_last:
                     raise self._expired(at, "Choose another snapshot") from error
+        raise AssertionError("the last attempt returns or raises")
 
     def _expired(self, snapshot: Snapshot, advice: str) -> ExpiredError:
         return ExpiredError(
@@ -454,14 +457,14 @@ class Lookup:
         Raises:
             ExpiredError: the snapshot has expired, and with it a file that may hold one of the keys.
         """
-        while True:
+        for attempt in REREAD.each():
             try:
                 return view, *self._answer(view, wanted, chosen)
             except FormatError as error:
                 at = view.state.snapshot
                 if at is None or not has_expired(self._table, self._env, at, error):
                     raise
-                if self._moves_on and not stays:
+                if self._moves_on and not stays and not attempt.is_last:
                     self.refresh()
                     newer = self._open_view()
                     if newer.state.snapshot != at:
@@ -469,6 +472,7 @@ class Lookup:
                         continue
                 advice = "Choose another snapshot" if self._pinned else "Call refresh() to look at the newest one"
                 raise self._expired(at, advice) from error
+        raise AssertionError("the last attempt returns or raises")
 
     def _answer(self, view: _View, wanted: pa.Table, chosen: Chosen) -> tuple[Positions, pa.Table]:
         """Return which keys have a row, rising, and the rows."""

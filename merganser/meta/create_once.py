@@ -14,13 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from merganser.errors import AlreadyExistsError, FormatError, MerganserError, NotFoundError, StorageError
 from merganser.storage.env import Env
-
-_WAITS_MS: Final = (10, 40, 160, 640)
-"""Milliseconds before each further attempt: a store that is busy refuses requests for some tenths of a second."""
+from merganser.storage.retries import STORE
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +45,10 @@ def create_once(env: Env, path: str, data: bytes, *, is_ours: Callable[[bytes, b
         UnsupportedError: the store cannot promise one winner; nothing was made.
     """
     unknown: MerganserError | None = None
-    refused: StorageError | None = None
     sent = False
-    for wait_ms in (0, *_WAITS_MS):
-        if wait_ms:
-            env.sleep_ms(wait_ms)
+
+    def create() -> Created:
+        nonlocal unknown, sent
         try:
             env.storage.create(path, data)
             return Created(stored=data)
@@ -60,15 +56,14 @@ def create_once(env: Env, path: str, data: bytes, *, is_ours: Callable[[bytes, b
             unknown = error
         except StorageError as error:
             if error.context.get("changed") is False:
-                refused = error
-                continue
-            unknown = error
-            sent = True
-        try:
-            found = env.storage.read(path)
-            return Created(stored=found) if is_ours(found, sent) else Created()
-        except (NotFoundError, StorageError, FormatError):
-            continue  # not there, or unknown
-    if unknown is None and refused is not None:
-        raise refused
-    return Created(unknown=unknown)
+                raise
+            unknown, sent = error, True
+        found = env.storage.read(path)
+        return Created(stored=found) if is_ours(found, sent) else Created()
+
+    try:
+        return STORE.run(create, (NotFoundError, StorageError, FormatError), timing=env)
+    except (NotFoundError, StorageError, FormatError):  # not there, or unknown
+        if unknown is None:
+            raise
+        return Created(unknown=unknown)

@@ -32,7 +32,7 @@ def make_next_schema(
         CommitUnknownError: the store lost the reply.
     """
     schemas = SchemaStore(table.paths, env)
-    while True:
+    while True:  # without a limit: whoever loses here has seen another schema made
         now, newest_id = _opened(table, env)
         made = change(now)
         if made is None:

@@ -27,6 +27,7 @@ from merganser.meta.snapshots import Seen, SnapshotStore
 from merganser.storage.cache import weight_of
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
+from merganser.storage.retries import REREAD
 from merganser.storage.tuning import no_collection
 
 R = TypeVar("R")
@@ -39,9 +40,6 @@ _STEPS_MAX = 100
 
 _BELOW_MAX: Final = 32
 _FRESH_S: Final = 1.0
-_OVERTAKEN_MAX: Final = 20
-"""So often in a row may a snapshot expire while it is read."""
-
 _BATCH_BYTES: Final = 16 << 20
 """Manifests that are decoded together, so that of a very large table no more is in memory in two forms."""
 
@@ -148,14 +146,14 @@ class MetaReader:
                 deltas()
 
     def _seen(self, seen: Seen) -> TableState:
-        for _ in range(_OVERTAKEN_MAX):
+        for attempt in REREAD.each():
             try:
                 return self.state(seen.newest, seen)
-            except FormatError:
+            except FormatError:  # the snapshot may have expired
                 before, seen = seen.newest, self.snapshots.look()
-                if seen.newest is None or before is None or same_snapshot(before, seen.newest):
+                if attempt.is_last or seen.newest is None or before is None or same_snapshot(before, seen.newest):
                     raise
-        return self.state(seen.newest)
+        raise AssertionError("the last attempt returns or raises")
 
     def state(self, snapshot: Snapshot | None, seen: Seen | None = None) -> TableState:
         """Return the state of a snapshot.

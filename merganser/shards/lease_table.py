@@ -13,13 +13,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
 
 from merganser.commit.conflict import Reads
-from merganser.commit.turns import Turns
-from merganser.errors import ConflictError, FormatError, StreamParameterError
+from merganser.commit.turns import in_rounds
+from merganser.errors import FormatError, Overtaken, StreamParameterError
 from merganser.lookup.lookup import shared_lookup
 from merganser.meta.followed import for_writing
 from merganser.meta.table_def import TableDef
@@ -83,22 +84,15 @@ class TableLeases:
         if not leases:
             return []
         table = for_writing(self.table, self.env)
-        session, turns = WriteSession(table, self.env, commit_user=None), Turns(table, self.env)
+        session = WriteSession(table, self.env, commit_user=None)
         error: BaseException | None = None
         try:
-            while True:
-                begun = self.env.seconds()
-                try:
-                    return self._round(table, session, leases)
-                except ConflictError as conflict:
-                    session.abort()
-                    if "read" not in conflict.context or not turns.wait_for_next(begun):
-                        raise
+            round_ = partial(self._round, table, session, leases)
+            return in_rounds(table, self.env, lambda _: round_(), session.abort, frozenset({Overtaken.ROWS}))
         except BaseException as caught:
             error = caught
             raise
         finally:
-            turns.end()
             session.close(error)
 
     def come(self, worker: str, until_ms: int) -> None:
@@ -121,7 +115,7 @@ class TableLeases:
             raise FormatError(f"{self.action}: the row of the workers in '{self.table.name}' is damaged.") from error
 
     def _note(self, worker: str, until_ms: int | None) -> None:
-        while True:
+        while True:  # without a limit: whoever loses here has seen another worker's note stored
             lease, said = self._said()
             now = self.env.now_ms()
             said = {name: until for name, until in said.items() if until > now and name != worker}

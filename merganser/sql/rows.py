@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from merganser.edit.rounds import COMPUTED, WRITTEN, in_rounds
+from merganser.commit.turns import COMPUTED, WRITTEN, in_rounds
 from merganser.errors import InvalidInputError, Overtaken, UnsupportedError
 from merganser.expr.setting import Setting
 from merganser.handle.table import Table

@@ -28,10 +28,10 @@ import pyarrow as pa
 
 from merganser.errors import AlreadyExistsError, MerganserError, NotFoundError, StorageError, UnsupportedError
 from merganser.storage.protocol import Entries, Entry, no_lock
+from merganser.storage.retries import RACE
 
 T = TypeVar("T")
 _DELETE_ROUNDS: Final = 100
-_VANISHED_MAX: Final = 3
 _BUFFER_BYTES: Final = 256 * 1024
 _BEGIN_SYNC_BYTES: Final = 4 * 1024 * 1024
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS})
@@ -197,7 +197,7 @@ class LocalStorage:
         with _errors("delete", path, missing=None):
             aside = self._set_aside(path)
             try:
-                for _ in range(_DELETE_ROUNDS):
+                for _ in range(_DELETE_ROUNDS):  # no retry: each round goes on where the one before stopped
                     if not os.path.isdir(aside):
                         break
                     with contextlib.suppress(FileNotFoundError):  # others may delete in there as well
@@ -265,12 +265,12 @@ class LocalStorage:
 
     def _in_directory(self, path: str, make: Callable[[], T]) -> T:
         """Make a file and its directory; make the directory again if another process removes it while it is empty."""
-        for _ in range(_VANISHED_MAX):
+
+        def made() -> T:
             self._make_directory(os.path.dirname(path))
-            with contextlib.suppress(FileNotFoundError):
-                return make()
-        self._make_directory(os.path.dirname(path))
-        return make()
+            return make()
+
+        return RACE.run(made, FileNotFoundError)
 
     def _make_directory(self, path: str) -> None:
         if os.path.isdir(path or "."):

@@ -26,11 +26,11 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import time
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Final, TypeAlias, TypeVar
 
 import obstore
@@ -53,6 +53,7 @@ from merganser.errors import (
 from merganser.storage.moving import move_by_copies
 from merganser.storage.object_connection import Client, Connection, connect, options_of, reason_of, target_of
 from merganser.storage.protocol import Entries, Entry, no_lock
+from merganser.storage.retries import STORE
 
 _PART_BYTES: Final = 8 * 1024 * 1024
 _PARTS_AT_ONCE: Final = 4
@@ -60,10 +61,8 @@ _TAIL_BYTES: Final = 64 * 1024
 _READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
 _DELETE_BATCH: Final = 1000
 _COPIES_AT_ONCE: Final = 16
-_WAITS_S: Final = (0.05, 0.2, 0.8)
-"""Seconds before each repetition of a request that the client does not repeat."""
-_REPEATED_WITHIN_S: Final = 5.0
-"""Seconds after which a failed request is not repeated any more."""
+_RETRIES: Final = replace(STORE, deadline_s=5.0)
+"""An error that comes later is one that the client has repeated already."""
 
 Below: TypeAlias = list[tuple[str, int]]
 T = TypeVar("T")
@@ -526,19 +525,9 @@ def _repeated(request: Callable[[], T]) -> T:
     """Return the result of a request that may be repeated, where the client does not repeat it by itself.
 
     The client repeats what the store refuses. It does not repeat a request whose reply breaks off in the middle of a
-    list, nor a removal whose reply is lost. An error that comes late is one that the client has repeated already.
+    list, nor a removal whose reply is lost.
     """
-    began = time.monotonic()
-    for wait_s in _WAITS_S:
-        try:
-            return request()
-        except FileNotFoundError:
-            raise
-        except StoreError:
-            if time.monotonic() - began > _REPEATED_WITHIN_S:
-                raise
-            time.sleep(wait_s)
-    return request()
+    return _RETRIES.run(request, StoreError, lambda error: not isinstance(error, FileNotFoundError))
 
 
 def _no_condition(path: str, root: str) -> UnsupportedError:

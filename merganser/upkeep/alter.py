@@ -25,7 +25,7 @@ from typing import Final
 
 from merganser.changes import Change
 from merganser.commit.turns import Turn, take_turn
-from merganser.errors import ConflictError, InvalidInputError
+from merganser.errors import ConflictError, InvalidInputError, Overtaken
 from merganser.files.index import check_filters
 from merganser.files.layout import check_formats
 from merganser.meta.next_schema import make_next_schema
@@ -117,6 +117,7 @@ def _overtaken(table: str, fact: str) -> ConflictError:
     return ConflictError(
         f"cannot alter '{table}': it was altered by others at the same time. {fact} {_NOTHING} Look at the table "
         "again, and repeat what is still wanted.",
+        overtaken=Overtaken.SCHEMA,
         table=table,
     )
 

@@ -43,16 +43,14 @@ from merganser.rules.gaps import check_can_write
 from merganser.scan.plan import level_0_waits
 from merganser.storage.env import Env
 from merganser.storage.protocol import no_lock
+from merganser.storage.retries import RACE
 from merganser.upkeep.plan_compaction import CompactionRequest, check_partitions, plan_jobs
 
 RunJobs = Callable[[Sequence[BucketJob]], list[CommitMessage]]
 """Runs jobs side by side and returns what they changed."""
 
-_ATTEMPTS: Final = 10
-"""Rounds in a row in which nothing could be committed, before a compaction gives up."""
-
 _RACES: Final = 3
-"""Commits in a row that lost every race for the next snapshot id, before a compaction gives up."""
+"""Maximum number of commits that lost every race for the next snapshot id: each took `commit.max-retry-wait`."""
 
 _TURN_S: Final = 0.5
 """A compaction whose last round took no longer keeps the turn for the next one. Writers wait for it twice as long."""
@@ -137,7 +135,7 @@ class _Left:
     @property
     def was_last(self) -> bool:
         """Whether no round may follow if this one, too, commits nothing."""
-        return self.lost_rounds == _ATTEMPTS
+        return self.lost_rounds == RACE.attempts
 
     def done(self) -> _Left:
         """Return it with nothing left to do."""
@@ -410,7 +408,7 @@ def _published(
     table, env = publisher.table, publisher.env
     stale: set[BucketId] = set()
     races = 0
-    for attempt in range(_ATTEMPTS):
+    for attempt in RACE.each():
         try:
             return publisher.commit(change), frozenset(stale), []
         except CommitUnknownError:
@@ -426,7 +424,7 @@ def _published(
             lost = [message for message in change.messages if message not in fitting]
             whole = _shows_whole_commits(fitting, state.live, waiting)
             races += not lost
-            last = attempt + 1 == _ATTEMPTS or races == _RACES or (give_up and not (fitting and whole))
+            last = attempt.is_last or races == _RACES or (give_up and not (fitting and whole))
             remove_files(table, env, change.messages if last else lost)
             if last:
                 raise

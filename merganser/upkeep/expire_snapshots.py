@@ -34,7 +34,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
@@ -65,7 +65,6 @@ _READ_AHEAD: Final = 256
 _SNAPSHOTS_AT_ONCE: Final = 1000
 """Snapshots of which is remembered what they name: a long run goes step by step."""
 _DELETED_AT_ONCE: Final = 200
-_ATTEMPTS: Final = 5
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +86,7 @@ def expire(table: TableDef, env: Env, retention: Retention, *, dry_run: bool = F
     run = _Run(table, env)
     if dry_run:
         return run.going(retention, run.listed())[:-1]
-    run.beside_others(lambda: run.expire(run.going(retention, run.listed())))
+    run.needed.beside_removals(lambda: run.expire(run.going(retention, run.listed())))
     return tuple(run.removed)
 
 
@@ -102,7 +101,7 @@ def expire_after_commit(table: TableDef, env: Env, newest: Snapshot) -> None:
     retention = snapshot_retention(table.options, env.now_ms(), table=table.name)
     if _Run(table, env).is_due(retention, newest.id):
         run = _Run(for_writing(table, env), env)
-        run.beside_others(lambda: run.expire(run.going(retention, run.up_to(newest))))
+        run.needed.beside_removals(lambda: run.expire(run.going(retention, run.up_to(newest))))
 
 
 def remove_files_of_tag(table: TableDef, env: Env, snapshot: Snapshot) -> None:
@@ -120,7 +119,7 @@ def remove_files_of_tag(table: TableDef, env: Env, snapshot: Snapshot) -> None:
             finds the files later.
     """
     run = _Run(table, env)
-    run.beside_others(lambda: run.remove_files_of(snapshot))
+    run.needed.beside_removals(lambda: run.remove_files_of(snapshot))
 
 
 def end_snapshots(table: TableDef, env: Env, going: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
@@ -200,22 +199,6 @@ class _Run:
         self.keeps_changelogs = changelog_retention(table.options, 0) is not None
         # Rows that were appended are the changelog of a table that makes no changelog files.
         self.keeps_rows = self.keeps_changelogs and table.options.get(w.CHANGELOG_PRODUCER) == "none"
-
-    def beside_others(self, work: Callable[[], None]) -> None:
-        """Run a function that plans and removes; run it again if other processes removed files that its plan reads.
-
-        Raises:
-            FormatError: a needed file cannot be read, and no other process removes anything.
-        """
-        looks: object = None
-        for attempt in range(_ATTEMPTS):
-            try:
-                work()
-                return
-            except FormatError:
-                before, looks = looks, self.needed.looks()
-                if looks == before or attempt + 1 == _ATTEMPTS:
-                    raise
 
     # which
 

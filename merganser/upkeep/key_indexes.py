@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Final
 
 import numpy as np
 
@@ -30,8 +29,7 @@ from merganser.meta.snapshot import BATCH_IDENTIFIER, COMPACT
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import TableState
 from merganser.storage.env import Env
-
-_ATTEMPTS: Final = 5
+from merganser.storage.retries import RACE
 
 
 def build_key_indexes(table: TableDef, env: Env) -> int:
@@ -45,7 +43,7 @@ def build_key_indexes(table: TableDef, env: Env) -> int:
     """
     if not table.indexes_keys:
         return 0
-    for attempt in range(_ATTEMPTS):
+    for attempt in RACE.each():
         publisher = Publisher(table, env)
         state = publisher.latest()
         publisher = Publisher(newest(table, env), env)
@@ -63,7 +61,7 @@ def build_key_indexes(table: TableDef, env: Env) -> int:
             raise
         except MerganserError as error:
             remove_files(table, env, messages)
-            if not isinstance(error, ConflictError) or attempt + 1 == _ATTEMPTS:
+            if not isinstance(error, ConflictError) or attempt.is_last:
                 raise
     raise AssertionError("the last attempt returns or raises")
 

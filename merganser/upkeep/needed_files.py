@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from merganser.errors import FormatError, InvariantError, NotFoundError
 from merganser.files.masks import index_path
@@ -29,9 +29,10 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths, join
+from merganser.storage.retries import RACE
 from merganser.storage.tuning import no_collection
 
-_ATTEMPTS: Final = 5
+R = TypeVar("R")
 _PATH_BYTES: Final = 150
 """About what a path weighs in memory."""
 
@@ -142,7 +143,7 @@ class NeededFiles:
         """
         key = ("needed by", paths.metadata_root)
         looks = self._looks_of(paths)
-        for attempt in range(_ATTEMPTS):
+        for attempt in RACE.each():
             known: tuple[object, frozenset[str]] | None = self.env.cache.get(key)
             if known is not None and known[0] == looks:
                 return known[1]
@@ -154,9 +155,24 @@ class NeededFiles:
                 return found
             except FormatError:
                 looks = self._looks_of(paths)
-                if looks == before or attempt + 1 == _ATTEMPTS:
+                if looks == before or attempt.is_last:
                     raise  # else snapshots expired while they were read
         raise InvariantError(f"the files that '{self.table.name}' needs were never found.")
+
+    def beside_removals(self, work: Callable[[], R]) -> R:
+        """Return the result of work that reads files; again if other processes removed some of them meanwhile.
+
+        Raises:
+            FormatError: a file cannot be read, and no other process adds or removes anything.
+        """
+        looks: object = None
+
+        def have_changed(_: FormatError) -> bool:
+            nonlocal looks
+            before, looks = looks, self.looks()
+            return looks != before
+
+        return RACE.run(work, FormatError, have_changed)
 
     def looks(self) -> object:
         """Return a listing of the directories of all lines; its value changes when a process adds or removes a name."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import gcd
-from typing import Any, Final
+from typing import Any
 
 from merganser.commit.message import CommitMessage
 from merganser.commit.publish import Change, Publisher
@@ -41,12 +41,10 @@ from merganser.rules.facts import BUCKETS_MAX, POSTPONE
 from merganser.rules.gaps import check_can_write
 from merganser.storage.env import Env
 from merganser.storage.protocol import no_lock
+from merganser.storage.retries import RACE
 from merganser.upkeep.bucket_option import set_buckets
 from merganser.upkeep.compact_table import RunJobs, on_threads
 from merganser.upkeep.plan_compaction import CompactionRequest, Planner, check_partitions, fits
-
-_ATTEMPTS: Final = 10
-"""Rounds in a row that others made void, before a rescale gives up."""
 
 
 def rescale(
@@ -146,9 +144,9 @@ def _moved(
     parts: dict[bytes, _Part] = {}
     turn = Turn(no_lock)
     try:
-        for attempt in range(_ATTEMPTS):
+        for attempt in RACE.each():
             turn.end()
-            if attempt > 1:
+            if attempt.number > 1:
                 turn = take_turn(table, env)
             state = Publisher(table, env).latest()
             if made is not None and state.snapshot is not None and last_rescale(state.snapshot) > made.id:
@@ -161,7 +159,7 @@ def _moved(
                 done = run(jobs) if jobs else []
             except MerganserError:
                 # Files that others replaced meanwhile may be gone from the store, too.
-                if attempt + 1 == _ATTEMPTS or _are_live(jobs, publisher.latest().live):
+                if attempt.is_last or _are_live(jobs, publisher.latest().live):
                     raise
                 for partition in {job.partition for job in jobs}:
                     remove_files(table, env, parts.pop(partition).messages)
@@ -182,7 +180,7 @@ def _moved(
                 raise
             except MerganserError as error:  # nothing is visible
                 parts = prepared
-                if not isinstance(error, ConflictError) or attempt + 1 == _ATTEMPTS:
+                if not isinstance(error, ConflictError) or attempt.is_last:
                     raise
         raise AssertionError("the last attempt returns or raises")
     except BaseException:

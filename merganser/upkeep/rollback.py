@@ -53,10 +53,10 @@ from merganser.scan.plan import level_0_waits
 from merganser.scan.rows import counted
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
+from merganser.storage.retries import REREAD
 from merganser.upkeep.bucket_option import set_buckets
 from merganser.upkeep.stored_values import check_values
 
-_ROUNDS_MAX: Final = 20
 _GUARDED: Final = timedelta(days=1)
 _log = logging.getLogger(__name__)
 _CHANGELOG: Final = re.compile(r"changelog-([1-9][0-9]{0,18})")
@@ -181,18 +181,19 @@ def guarded(table: TableDef, env: Env, target: Snapshot) -> Iterator[None]:
 def take_back(table: TableDef, env: Env, target: Snapshot) -> None:
     """Remove everything later than a snapshot whose files a tag keeps; steps 3 to 7."""
     store = SnapshotStore(table.paths, env, table.name)
-    for _ in range(_ROUNDS_MAX):
+    for attempt in REREAD.each():
         later = [number for number in store.ids() if number > target.id]
         _remove_later(table, env, target, later)
         if not any(number > target.id for number in store.ids()):
             break
-    else:
-        raise ConflictError(
-            f"cannot roll back '{table.name}' to snapshot {target.id}: others committed anew {_ROUNDS_MAX} times "
-            "while later snapshots were removed. The table is at one of its states. Stop its writers, then repeat.",
-            table=table.name,
-            snapshot=target.id,
-        )
+        if attempt.is_last:
+            raise ConflictError(
+                f"cannot roll back '{table.name}' to snapshot {target.id}: others committed again {REREAD.attempts} "
+                "times while later snapshots were removed. The table is at one of its states. Stop its writers, then "
+                "repeat.",
+                table=table.name,
+                snapshot=target.id,
+            )
     if store.get(target.id) is None:  # it was expiring; its files were kept by the guard
         _put_back(store, target, table)
     store.set_latest_hint(target.id)  # a writer whose snapshot was removed may have moved it meanwhile

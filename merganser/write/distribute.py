@@ -35,6 +35,7 @@ from merganser.rules.facts import POSTPONE
 from merganser.schema import types as t
 from merganser.schema.table_schema import VALUE_KIND
 from merganser.storage.env import Env
+from merganser.storage.retries import RACE
 from merganser.upkeep.compact_table import RunJobs, compact, on_threads
 from merganser.upkeep.plan_compaction import CompactionRequest, check_partitions, partitions_chosen
 from merganser.upkeep.rescale import check_rescale, rescale
@@ -43,7 +44,6 @@ from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction
 from merganser.write.writer import KeyTableWriter
 
-_ATTEMPTS = 3
 _SHARE_BYTES = 64 * 1024 * 1024
 """About so many bytes of one partition are one job; each job reads all files of the partition and writes its keys."""
 _NUMBERED = re.compile(r"^(?P<writer>.*-w-.*)-(?P<number>\d+)\.[a-z.]+$")
@@ -163,7 +163,7 @@ def distribute(
     request = request or CompactionRequest()
     if request.partitions is not None:
         check_partitions(table, Publisher(table, env).latest().live, request)
-    for attempt in range(_ATTEMPTS):
+    for attempt in RACE.each():
         table = newest(table, env)
         target = WriteTarget(table, action=f"cannot compact '{table.name}'")
         transaction = Transaction(target, env, env.new_id(), run=run, kind=COMPACT)
@@ -172,18 +172,17 @@ def distribute(
         jobs = _jobs(target, env, start, live, request)
         if not jobs:
             return None
-        last = attempt + 1 == _ATTEMPTS
         try:
             messages = (run or on_threads(env))(jobs)
         except MerganserError:
             # Another compaction may have given the rows their buckets, and their files may be gone from the store.
-            if last or _wait_still(jobs, Publisher(table, env).latest().live):
+            if attempt.is_last or _wait_still(jobs, Publisher(table, env).latest().live):
                 raise
             continue
         try:
             return transaction.finish(messages)
         except ConflictError:
-            if last:
+            if attempt.is_last:
                 raise
     raise AssertionError("the last attempt returns or raises")
 

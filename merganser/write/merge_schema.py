@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
 from merganser.changes import Change
-from merganser.errors import ConflictError
+from merganser.errors import ConflictError, Overtaken
 from merganser.meta.followed import newest
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
@@ -21,9 +21,8 @@ from merganser.rules.alter import altered
 from merganser.rules.merged import room_for
 from merganser.schema import types as t
 from merganser.storage.env import Env
+from merganser.storage.retries import RACE
 from merganser.upkeep.alter import alter
-
-_ATTEMPTS: Final = 10
 
 
 def fields_for(table: TableDef, env: Env, data: Any) -> tuple[t.Field, ...]:
@@ -76,15 +75,14 @@ def with_columns_of(
     """
     if not table.options.get(w.MERGE_SCHEMA):
         return table
-    for attempt in range(_ATTEMPTS):
-        table = newest(table, env)
-        changes = room_for(replace(table.schema, options=table.options), rows, without=without)
+
+    def made() -> TableDef:
+        now = newest(table, env)
+        changes = room_for(replace(now.schema, options=now.options), rows, without=without)
         if not changes:
-            return table
-        check(_altered(table, changes))
-        try:
-            return alter(table, env, changes)
-        except ConflictError:  # others add columns, too, maybe the same
-            if attempt + 1 == _ATTEMPTS:
-                raise
-    raise AssertionError("the last attempt returns or raises")
+            return now
+        check(_altered(now, changes))
+        return alter(now, env, changes)
+
+    # Others add columns, too, maybe the same.
+    return RACE.run(made, ConflictError, lambda error: error.overtaken is Overtaken.SCHEMA)

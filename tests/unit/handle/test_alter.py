@@ -9,7 +9,7 @@ import pytest
 
 import merganser as mg
 from merganser import changes as c
-from merganser.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
+from merganser.errors import ConflictError, InvalidInputError, NotFoundError, Overtaken, UnsupportedError
 from merganser.meta.schemas import SchemaStore
 from merganser.upkeep import alter as module
 
@@ -109,8 +109,9 @@ def test_what_others_changed_meanwhile_stays_when_it_is_something_else(table, mo
 )
 def test_who_changes_the_same_as_others_is_told(table, monkeypatch, other, own, said):
     between(monkeypatch, table, [other])
-    with pytest.raises(ConflictError, match=said):
+    with pytest.raises(ConflictError, match=said) as caught:
         table.alter([own])
+    assert caught.value.overtaken is Overtaken.SCHEMA
     assert SchemaStore(table.definition.paths, table.env).ids() == [0, 1]
 
 

@@ -17,6 +17,7 @@ from merganser.rules.merged import room_for
 from merganser.schema import types as t
 from merganser.schema.table_schema import TableSchema
 from merganser.schema.types_text import parse_type
+from merganser.upkeep import alter
 
 
 @pytest.fixture
@@ -194,6 +195,20 @@ def test_a_commit_goes_on_with_its_columns_while_others_add_some(table):
         writer.write([{"id": 2, "n": 2}])
         writer.commit()
     assert [(row["id"], row["n"], row["x"]) for row in rows(table)] == [(1, 1, None), (2, 2, None)]
+
+
+def test_rows_whose_columns_others_add_in_the_same_moment_are_written(table, monkeypatch):
+    plain, waiting = alter.check_filters, [[c.add_column("x", "BIGINT")]]
+
+    def others_first(*args, **kwargs):
+        plain(*args, **kwargs)
+        if waiting:
+            mg.table(table.path).alter(waiting.pop())
+
+    monkeypatch.setattr(alter, "check_filters", others_first)
+    merging(table).write([{"id": 1, "n": 1, "x": 2**40}])
+    assert waiting == []
+    assert rows(table)[0]["x"] == 2**40
 
 
 def test_a_writer_takes_new_columns_between_its_commits_and_within(table):
