@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from merganser.errors import NotFoundError
+from merganser.errors import InvalidInputError, NotFoundError
 from merganser.meta.consumers import Consumer, ConsumerStore, check_consumer_id, check_position
+from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options.registry import did_you_mean
 from merganser.storage.env import Env
@@ -23,14 +24,26 @@ class Consumers:
 
         Args:
             consumer_id: the name of the consumer, which is created if it does not exist.
-            next_snapshot: the number of the snapshot, which may not exist yet.
+            next_snapshot: the number of the snapshot, at most that of the next one to come.
 
         Raises:
-            InvalidInputError: the name or the number is invalid; nothing was changed.
+            InvalidInputError: the name or the number is invalid, or the number is beyond the next snapshot; nothing was
+                changed.
         """
         what = f"cannot set a consumer of '{self.definition.name}'"
         check_consumer_id(consumer_id, what=what)
         check_position(next_snapshot, what=what)
+        newest = SnapshotStore(self.definition.paths, self.env, self.definition.name).latest_id() or 0
+        if next_snapshot > newest + 1:
+            there = f"the newest snapshot is {newest}" if newest else "the table has no snapshots yet"
+            lower = ", or a lower number" if newest else ""
+            raise InvalidInputError(
+                f"{what}: next_snapshot is {next_snapshot}, and {there}. The reader would get nothing of the snapshots "
+                f"in between. Nothing was changed. Give {newest + 1} to read what comes from now on{lower}.",
+                table=self.definition.name,
+                consumer=consumer_id,
+                newest=newest or None,
+            )
         self._store.set(consumer_id, next_snapshot)
 
     def list(self) -> tuple[Consumer, ...]:

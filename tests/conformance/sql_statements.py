@@ -137,6 +137,14 @@ SESSIONS: Final[dict[str, tuple[Step, ...]]] = {
         ("INSERT INTO t VALUES (1)", "gives 1 column|nothing was written"),
         ("SELECT * FROM t", []),
     ),
+    "a-consumer-is-not-set-beyond-what-comes-next": (
+        "CREATE TABLE t (id INT)",
+        "INSERT INTO t VALUES (1)",
+        ("CALL sys.reset_consumer('default.t', 'd', 99)", "next_snapshot is 99|the newest snapshot is 1|give 2"),
+        ("SELECT consumer_id FROM t$consumers", []),
+        "CALL sys.reset_consumer('default.t', 'd', 2)",
+        ("SELECT consumer_id, next_snapshot_id FROM t$consumers", [["d", 2]]),
+    ),
 }  # fmt: skip
 
 

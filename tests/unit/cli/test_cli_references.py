@@ -71,6 +71,8 @@ def test_a_consumer_is_set_listed_and_dropped(run: Run, orders: mg.Table) -> Non
     assert heading.split("  ")[0] == "consumer"
     assert row.split()[:3] == ["dashboard", "2", "1"]
     assert run("consumer", "list", "shop.orders").out.splitlines() == [heading, row]
+    beyond = run("consumer", "set", "shop.orders", "dashboard", "9")
+    assert (beyond.code, "next_snapshot is 9, and the newest snapshot is 2." in beyond.err) == (1, True)
     assert run("consumer", "drop", "shop.orders", "dashboard").code == 0
     assert run("consumer", "list", "shop.orders") == (0, "", "'shop.orders' has no consumers\n")
 
@@ -102,7 +104,7 @@ def test_expiry_says_what_stays_and_why(run: Run, orders: mg.Table) -> None:
         "0 snapshots expired\n",
         "3 snapshots stay; consumer 'slow' still has to read snapshot 1\n",
     )
-    orders.consumers.set("slow", 9)
+    orders.consumers.set("slow", 4)
     limited = ("expire", "shop.orders", "--retain-max", "1", "--max-deletes", "1")
     why = "2 snapshots stay; one run removes at most 1: run it again, or raise --max-deletes\n"
     assert run(*limited, "--dry-run") == (0, "1 snapshot would expire: 1\n", why)

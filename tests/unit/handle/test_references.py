@@ -501,6 +501,25 @@ def test_a_consumer_cannot_be_at_what_is_no_snapshot(orders: mg.Table, at: Any) 
         orders.consumers.set("dashboard", next_snapshot=at)
 
 
+def test_a_consumer_cannot_be_beyond_what_comes_next(catalog: mg.Catalog, orders: mg.Table) -> None:
+    orders.tags.create("v2", snapshot=2)
+    orders.branches.create("b", tag="v2")
+    empty = catalog.create_table("shop.empty", {"id": "INT"})
+    for table, most, there in (
+        (orders, 5, "the newest snapshot is 4"),
+        (orders.branch("b"), 3, "the newest snapshot is 2"),
+        (empty, 1, "the table has no snapshots yet"),
+    ):
+        with pytest.raises(InvalidInputError, match=f"next_snapshot is {most + 1}, and {there}.* Give {most} to"):
+            table.consumers.set("d", next_snapshot=most + 1)
+        assert table.consumers.list() == ()
+        table.consumers.set("d", next_snapshot=most)
+        assert list(table.stream(consumer="d", follow=False)) == []
+    orders.write([{"id": 5, "state": "new"}])
+    [plan] = orders.stream(consumer="d", follow=False)
+    assert plan.column("id").to_pylist() == [5]
+
+
 @pytest.mark.parametrize("name", ["", " ", "a/b", "..", None])
 def test_what_cannot_name_a_consumer_is_refused(orders: mg.Table, name: Any) -> None:
     with pytest.raises(InvalidInputError, match="cannot be the name of a consumer"):

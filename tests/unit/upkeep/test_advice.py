@@ -192,10 +192,10 @@ def test_consumers_are_named_with_the_snapshots_and_bytes_that_they_keep() -> No
     options = {"bucket": "1", "snapshot.num-retained.min": "1", "snapshot.num-retained.max": "3"}
     options |= {"snapshot.time-retained": "30 d", "snapshot.expire.limit": "2"}
     table, clock = _timed(primary_key=["k"], options=options)
-    table.consumers.set("near", next_snapshot=4)
     table.consumers.set("slow", next_snapshot=1)
     for k in range(4):
         table.write([{"k": k, "v": "a"}])
+    table.consumers.set("near", next_snapshot=4)
     table.compact(full=True)
     clock[0] += timedelta(days=3)
     assert [snapshot.id for snapshot in table.snapshots()] == [1, 2, 3, 4, 5]
@@ -224,9 +224,10 @@ def test_consumers_that_keep_changelogs_alone_are_named_with_those() -> None:
     few = {f"{what}.num-retained.{which}": n for what in ("snapshot", "changelog") for which, n in MIN_MAX[what]}
     options = {"bucket": "1", "changelog-producer": "input", "consumer.changelog-only": "true", **few}
     table, _ = _timed(primary_key=["k"], options=options | {"num-sorted-run.compaction-trigger": "50"})
-    table.consumers.set("slow", next_snapshot=3)
     for k in range(10):
         table.write([{"k": k, "v": "a"}])
+        if k == 1:
+            table.consumers.set("slow", next_snapshot=3)
     assert [snapshot.id for snapshot in table.snapshots()] == [9, 10]
     (found,) = [one for one in table.advice() if one.topic == "consumers"]
     assert "keeps 4 changelogs from expiry" in found.problem
