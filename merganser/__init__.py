@@ -60,7 +60,11 @@ def __getattr__(name: str) -> Any:
     if name in ("cdc", "changes", "dbapi", "errors"):
         return importlib.import_module(f"merganser.{name}")
     if name not in _HOMES:
-        raise AttributeError(f"module 'merganser' has no attribute '{name}'")
+        if name.startswith("_"):  # asked for by Python's protocols, while the modules below are being imported
+            raise AttributeError(f"module 'merganser' has no attribute '{name}'")
+        from merganser.edit.other_names import OF_PACKAGE, no_name  # noqa: PLC0415 - only for a wrong name
+
+        raise no_name("merganser", name, __all__, OF_PACKAGE)
     value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

@@ -25,6 +25,7 @@ import pyarrow as pa
 from merganser.catalogs.names import SYSTEM, TableName, check_name, parse_table_name
 from merganser.catalogs.system import TABLES, catalog_table
 from merganser.changes import Change
+from merganser.edit.other_names import OF_CATALOG, no_method
 from merganser.errors import (
     AlreadyExistsError,
     InvalidInputError,
@@ -84,6 +85,11 @@ class Catalog:
 
     def __repr__(self) -> str:
         return f"Catalog({self.warehouse!r})"
+
+    if not TYPE_CHECKING:  # a wrong name is to be found
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_method(self, name, OF_CATALOG)
 
     # SQL
 

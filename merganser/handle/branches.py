@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from merganser.edit.other_names import OF_BRANCHES, no_method
 from merganser.meta.refs import Branch, BranchStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
@@ -62,6 +64,11 @@ class Branches:
                 them with `remove_orphans`.
         """
         drop_branch(self.definition, self.env, name)
+
+    if not TYPE_CHECKING:  # a wrong name is to be found
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_method(self, name, OF_BRANCHES)
 
     def __repr__(self) -> str:
         return f"Branches({self.definition.name!r})"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from merganser.edit.other_names import no_method
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.expr.setting import Setting
 from merganser.handle.table import Table
@@ -41,7 +42,7 @@ class _ReadOnly:
                     f"cannot {name.replace('_', ' ')} '{self.name}': it shows what tables hold, and has no "
                     f"rows of its own. Nothing was written.{own}"
                 )
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise no_method(self, name, {})
 
 
 @dataclass(frozen=True)

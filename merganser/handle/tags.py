@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
+from merganser.edit.other_names import OF_TAGS, no_method
 from merganser.meta.refs import Tag, TagStore
 from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
@@ -66,6 +68,11 @@ class Tags:
             ExpiredError, InvalidInputError: see `create`; nothing was changed.
         """
         return replace_tag(self.definition, self.env, name, snapshot=snapshot, retain=retain)
+
+    if not TYPE_CHECKING:  # a wrong name is to be found
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_method(self, name, OF_TAGS)
 
     def __repr__(self) -> str:
         return f"Tags({self.definition.name!r})"

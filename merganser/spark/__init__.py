@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from merganser.edit.other_names import OF_SPARK, no_name
+
 if TYPE_CHECKING:
     from merganser.spark import cdc
     from merganser.spark.compaction import compact, rescale
@@ -67,7 +69,7 @@ def __getattr__(name: str) -> Any:
     if name == "cdc":
         return importlib.import_module("merganser.spark.cdc")
     if name not in _HOMES:
-        raise AttributeError(f"module 'merganser.spark' has no attribute '{name}'")
+        raise no_name("merganser.spark", name, __all__, OF_SPARK)
     value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

@@ -5,12 +5,33 @@ from __future__ import annotations
 import pickle
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import merganser as mg
+from merganser import spark
+from merganser.catalogs.filesystem import Catalog
 from merganser.edit.merging import Merge
-from merganser.edit.other_names import OF_MERGE, OF_TABLE
+from merganser.edit.other_names import (
+    OF_BRANCHES,
+    OF_CATALOG,
+    OF_CONSUMERS,
+    OF_MERGE,
+    OF_PACKAGE,
+    OF_SPARK,
+    OF_TABLE,
+    OF_TAGS,
+)
+from merganser.handle.branches import Branches
+from merganser.handle.consumers import Consumers
+from merganser.handle.tags import Tags
+
+PAGE = Path(__file__).parents[3] / "docs" / "dml.md"
+KINDS = [
+    (Merge, OF_MERGE), (mg.Table, OF_TABLE), (Tags, OF_TAGS), (Branches, OF_BRANCHES), (Consumers, OF_CONSUMERS),
+    (Catalog, OF_CATALOG), (mg, OF_PACKAGE), (spark, OF_SPARK),
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -20,13 +41,48 @@ def table(tmp_path: Path) -> mg.Table:
     return catalog.create_table("db.t", {"id": "INT"}, primary_key=["id"])
 
 
-@pytest.mark.parametrize(("kind", "answers"), [(Merge, OF_MERGE), (mg.Table, OF_TABLE)])
-def test_the_answers_name_methods_that_exist(kind: type, answers: dict[str, str]) -> None:
+@pytest.mark.parametrize(("kind", "answers"), KINDS)
+def test_the_answers_name_methods_that_exist(kind: Any, answers: dict[str, str]) -> None:
+    homes = {
+        "catalog": Catalog, "table": mg.Table, "merganser": mg, "merganser.changes": mg.changes,
+        "merganser.spark": spark, "tags": Tags, "branches": Branches,
+    }  # fmt: skip
     for other, ours in answers.items():
         assert not hasattr(kind, other)
-        names = re.findall(r"(?<![.\w])(\w+)[(.]", re.sub(r"merganser\.spark|'[^']*'", "", ours))
-        assert names, ours
-        assert [name for name in names if not hasattr(kind, name)] == [], ours
+        calls = re.findall(r"(?<![.\w)])([\w.]+)", re.sub(r"\(([^()]|\(.*?\))*\)", "()", ours))
+        names = [name for name in calls if name + "()" in re.sub(r"\(([^()]|\(.*?\))*\)", "()", ours)]
+        assert names or hasattr(kind, ours), ours
+        for name in names:
+            home, _, method = name.rpartition(".")
+            assert hasattr(homes.get(home, kind) if home else kind, method), ours
+
+
+def test_every_name_of_the_page_is_answered_with_the_call_of_the_page() -> None:
+    table = PAGE.read_text().partition("## From Delta, Iceberg and Hudi")[2].partition("\nA method")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
+    options = {"versionAsOf", "snapshot"}  # of readers, as operations are of writers: no methods
+    met = 0
+    for there, here in rows:
+        for span in re.findall(r"`([^`]+)`", re.sub(r"(of|operation) `[^`]+`", "", there)):
+            name = re.sub(r"^(DeltaTable|t|df)?\.", "", span)
+            name = re.match(r"\w*", name)[0]  # type: ignore[index]
+            if name in options:
+                continue
+            answers = [
+                known
+                for kind, answers in KINDS
+                for known in [name if hasattr(kind, name) else None, *_answers(answers, name)]
+                if known
+            ]
+            calls = [call for known in answers for call in re.findall(r"[\w.]+(?=\(|$)", known)]
+            assert any(call in here for call in calls), (there, name, answers)
+            met += 1
+    assert met > 35
+
+
+def _answers(answers: dict[str, str], name: str) -> list[str]:
+    folded = name.replace("_", "").lower()
+    return [ours for other, ours in answers.items() if other.lower() == folded]
 
 
 @pytest.mark.parametrize(
@@ -51,6 +107,27 @@ def test_a_merge_answers_with_its_own_name(table: mg.Table, name: str, said: str
         ("vacuum", r"Write expire\(\) .* remove_orphans\(\)"),
         ("restore_to_version", r"Write rollback\(snapshot\)"),
         ("compct", "Did you mean 'compact'"),
+        ("rewrite_data_files", r"Write compact\(full=True\)"),
+        ("rollback_to_snapshot", r"Write rollback\(snapshot\)"),
+        ("rollback_to_timestamp", r"Write rollback\(snapshot\), with a number from snapshots\(\)"),
+        ("readChangeFeed", r"Write changes\(start\)"),
+        ("insert_overwrite", r"Write write\(rows, overwrite='dynamic'\)"),
+        ("create_branch", r"Write branches.create\(name\)"),
+        ("create_checkpoint", r"Write tags.create\(name\)"),
+        ("withSchemaEvolution", r"Write with_options\(.*\).write\(rows\)"),
+        ("select", r"Write read\(columns="),
+        ("show", r"Write read\(\)"),
+        ("count", r"Write read\(\).count\(\)"),
+        ("deleteTag", r"Write tags.drop\(name\)"),
+        ("delete_partition", r"Write drop_partitions\("),
+        ("vaccum", r"Write expire\(\)"),
+        ("vacume", r"Write expire\(\)"),
+        ("delte", "Did you mean 'delete'"),
+        ("drop_partiton", "Did you mean 'drop_partitions'"),
+        ("undelete", "Choose one of"),
+        ("delete_all", "Choose one of"),
+        ("erase_tag", "Choose one of"),
+        ("drop_view", "Choose one of"),
         ("tags", "'Table' has no 'tags'.$"),
     ],
 )
@@ -64,3 +141,31 @@ def test_a_table_answers_with_its_own_name(
     with pytest.raises(AttributeError, match=said):
         getattr(table, name)
     assert pickle.loads(pickle.dumps(table)).name == "db.t"
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "said"),
+    [
+        ("table.tags", "delete", r"'Tags' has no 'delete'. Write drop\(name\)"),
+        ("table.branches", "delete", r"'Branches' has no 'delete'. Write drop\(name\)"),
+        ("table.branches", "crate", "Did you mean 'create'"),
+        ("table.consumers", "remove", r"Write drop\(consumer_id\)"),
+        ("catalog", "load_table", r"'Catalog' has no 'load_table'. Write table\(name\)"),
+        ("catalog", "drop", "Choose one of"),
+        ("mg", "forPath", r"merganser has no 'forPath'. Write table\(path\)"),
+        ("mg", "catlog", "Did you mean 'catalog'"),
+        ("spark", "read_streem", "merganser.spark has no 'read_streem'. Did you mean 'read_stream'"),
+        ("spark", "mergeInto", r"Write merge\(spark, table, source, on\)"),
+        ("snapshots", "raed", "Did you mean 'read'"),
+    ],
+)
+def test_every_object_answers_with_its_own_names(table: mg.Table, where: str, name: str, said: str) -> None:
+    catalog = mg.catalog(table.path.removesuffix("/db.db/t"))
+    there: Any = {
+        "table.tags": table.tags, "table.branches": table.branches, "table.consumers": table.consumers,
+        "catalog": catalog, "mg": mg, "spark": spark, "snapshots": catalog.table("db.t$snapshots"),
+    }[where]  # fmt: skip
+    with pytest.raises(AttributeError, match=said):
+        getattr(there, name)
+    if where not in ("mg", "spark"):
+        assert pickle.loads(pickle.dumps(there)).__class__ is there.__class__
