@@ -73,7 +73,9 @@ class UpkeepVerbs(TableBase):
             InvalidInputError: the partitions, columns or filter are invalid; nothing was changed.
             NotFoundError: the table has no such partition; nothing was changed.
             ConflictError: other commits changed the same files again and again; no row is lost.
+            CommitUnknownError: the store lost the reply to the commit. Call it again.
             FormatError: a file is damaged or missing; nothing was changed.
+            StorageError: the store failed; nothing was changed, or commits before are kept.
         """
         request = self.compaction_request(full, partitions, where, order_by, curve)
         return compact_all(self.definition, self.env, request)

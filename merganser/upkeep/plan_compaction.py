@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from merganser.codec.binary_row import deserialize, deserialize_columns, serialize
 from merganser.errors import NotFoundError
@@ -77,29 +77,7 @@ def plan_jobs(table: TableDef, env: Env, state: TableState, request: CompactionR
     vectors = vectors_by_bucket(table, index)
     for (partition, bucket), files in _wanted(table, state.live, request):
         held = vectors.get((partition, bucket), NO_VECTORS)
-        of_bucket = [
-            CompactJob(
-                table,
-                partition,
-                bucket,
-                files.total_buckets,
-                table.bucket_directory(partition, bucket),
-                picked.files,
-                picked.level,
-                picked.top,
-                picked.drops,
-                planner.schemas_of(picked.files + picked.below + picked.older),
-                planner.tombstones,
-                picked.below,
-                picked.lifted,
-                planner.expiry if picked.drops and not picked.older else None,
-                picked.older,
-                held,
-                order=request.order,
-                outdated=picked.outdated,
-            )
-            for picked in planner.picked(files, held, request)
-        ]
+        of_bucket = planner.jobs((partition, bucket), files, held, request)
         if held.entries and of_bucket:  # each would replace the vectors of the bucket as a whole
             of_bucket = [replace(of_bucket[0], others=tuple(of_bucket[1:]))]
         jobs += of_bucket
@@ -171,18 +149,12 @@ def partitions_chosen(table: TableDef, partitions: Sequence[bytes], request: Com
     return [partition for partition in partitions if specs is None or fits(table, partition, specs)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Picked:
-    """Files of a bucket for one job; attributes as those of `CompactJob`."""
+class _Bucket(NamedTuple):
+    """What jobs of one bucket have in common."""
 
-    files: tuple[DataFile, ...]
-    level: int = 0
-    top: int = 0
-    drops: bool = False
-    below: tuple[DataFile, ...] = ()
-    lifted: tuple[DataFile, ...] = ()
-    older: tuple[DataFile, ...] = ()
-    outdated: frozenset[str] = frozenset()
+    id: BucketId
+    total: int
+    vectors: BucketVectors
 
 
 class Planner:
@@ -208,35 +180,55 @@ class Planner:
         table = self._table
         taken = tuple(files if table.keyed else sorted(files, key=lambda file: file.min_sequence))
         top = top_level(table.options, (file.level for file in files)) if table.keyed else 0
-        return CompactJob(
-            table,
-            partition,
-            bucket,
-            total,
-            table.bucket_directory(partition, bucket),
-            taken,
-            top,
-            top,
-            True,
-            self.schemas_of(taken),
-            self.tombstones,
-            expiry=self.expiry,
-            vectors=vectors,
-        )
+        return self._job(_Bucket((partition, bucket), total, vectors), taken, level=top, top=top, drops=True)
 
-    def picked(self, bucket: BucketFiles, vectors: BucketVectors, request: CompactionRequest) -> list[_Picked]:
+    def jobs(
+        self, bucket: BucketId, held: BucketFiles, vectors: BucketVectors, request: CompactionRequest
+    ) -> list[CompactJob]:
         """Return what to compact in a bucket."""
-        files = [entry.file for entry in bucket.entries]
+        files, of = [entry.file for entry in held.entries], _Bucket(bucket, held.total_buckets, vectors)
         if request.order is not None:
-            return [_Picked(tuple(files))] if files else []
+            return [self._job(of, tuple(files), order=request.order)] if files else []
         if not self._table.keyed:
-            worn = self._worn(files, vectors, full=request.full) | self._outdated_of(files, 0, request)
+            outdated = self._outdated_of(files, 0, request)
+            worn = self._worn(files, vectors, full=request.full) | outdated
             groups = append_groups(self._table, files, full=request.full, worn=worn)
             if request.inline and not request.full:
                 kept = [group for group in groups if not worn.isdisjoint(file.name for file in group)]
                 groups = kept + [even for group in groups if group not in kept for even in self._even(group)]
-            return [_Picked(group) for group in groups]
-        return self._picked_runs(files, vectors, request)
+            return [self._job(of, group) for group in groups]
+        return self._of_runs(of, files, request)
+
+    def _job(
+        self,
+        bucket: _Bucket,
+        files: tuple[DataFile, ...],
+        *,
+        level: int = 0,
+        top: int = 0,
+        drops: bool = False,
+        below: tuple[DataFile, ...] = (),
+        older: tuple[DataFile, ...] = (),
+        **others: Any,
+    ) -> CompactJob:
+        return CompactJob(
+            table=self._table,
+            partition=bucket.id[0],
+            bucket=bucket.id[1],
+            total_buckets=bucket.total,
+            directory=self._table.bucket_directory(*bucket.id),
+            files=files,
+            output_level=level,
+            top=top,
+            drop_retractions=drops,
+            schemas=self.schemas_of(files + below + older),
+            tombstones=self.tombstones,
+            below=below,
+            expiry=self.expiry if drops and not older else None,
+            older=older,
+            vectors=bucket.vectors,
+            **others,
+        )
 
     def _worn(self, files: Sequence[DataFile], vectors: BucketVectors, *, full: bool) -> set[str]:
         """Return the files of which so large a share is deleted that they are rewritten; `full`: any row at all."""
@@ -253,7 +245,7 @@ class Planner:
             return frozenset()
         return frozenset(file.name for file in files if self._outdated.reasons(file, level))
 
-    def _picked_runs(self, files: list[DataFile], vectors: BucketVectors, request: CompactionRequest) -> list[_Picked]:
+    def _of_runs(self, bucket: _Bucket, files: list[DataFile], request: CompactionRequest) -> list[CompactJob]:
         table, options = self._table, self._table.options
         runs = _runs(files)
         lifted = 0 if request.full else self._liftable(runs)
@@ -270,7 +262,7 @@ class Planner:
         )
         outdated = self._outdated_of(files, top, request)
         if found is None:
-            return self._in_place(files, vectors, top, outdated) if request.full else []
+            return self._in_place(bucket, files, top, outdated) if request.full else []
         if found.run_count == len(sizes):
             young, old = runs, []
         else:
@@ -285,29 +277,41 @@ class Planner:
         takes_back = any(f.delete_row_count or uncounted(table, f) for run in young for f in run)
         if not drops and not merge_of(table).engine.chooses and takes_back:
             # Merged with what came after it, a retraction would no longer reach the versions that lie below.
-            return self._picked_runs(files, vectors, replace(request, full=True))
+            return self._of_runs(bucket, files, replace(request, full=True))
         below = () if options.get(w.MERGE_ENGINE) != "first-row" else tuple(f for f in files if f.name not in chosen)
         taken = tuple(file for file in files if file.name in chosen)
-        return [_Picked(taken, found.output_level, top, drops, below, tuple(old), older, outdated)]
+        return [
+            self._job(
+                bucket,
+                taken,
+                level=found.output_level,
+                top=top,
+                drops=drops,
+                below=below,
+                older=older,
+                lifted=tuple(old),
+                outdated=outdated,
+            )
+        ]
 
-    def _in_place(
-        self, files: list[DataFile], vectors: BucketVectors, top: int, outdated: frozenset[str]
-    ) -> list[_Picked]:
-        """Return which files of a bucket that is compacted fully are rewritten where they are."""
+    def _in_place(self, bucket: _Bucket, files: list[DataFile], top: int, outdated: frozenset[str]) -> list[CompactJob]:
+        """Return jobs for files of a bucket that is compacted fully which are rewritten where they are."""
         if self._table.options.get(u.FORCE_REWRITE_ALL_FILES):
-            return [_Picked(tuple(files), top, top, True)] if files else []
+            return [self._job(bucket, tuple(files), level=top, top=top, drops=True)] if files else []
         expiry = self.expiry
         schemas = {} if expiry is None else self.schemas_of(files)
         due = [
             file
             for file in files
-            if file.name in vectors.by_file
+            if file.name in bucket.vectors.by_file
             or file.name in outdated
             or (expiry is not None and expiry.reaches(file, schemas))
             or (file.delete_row_count and self.tombstones.due(file))
         ]
         # Each by itself: put together, two would span the files between them.
-        return [_Picked((file,), top, top, True, outdated=outdated & {file.name}) for file in due]
+        return [
+            self._job(bucket, (file,), level=top, top=top, drops=True, outdated=outdated & {file.name}) for file in due
+        ]
 
     def _liftable(self, runs: Sequence[Sequence[DataFile]]) -> int:
         """Return how many of the oldest runs are together one of the highest level as they stand.
