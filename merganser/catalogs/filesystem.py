@@ -279,8 +279,7 @@ class Catalog:
         parsed = parse_table_name(name)
         if parsed.database == SYSTEM and not self._has_database(SYSTEM):
             return catalog_table(self, name.partition(".")[2])
-        self._require_database(parsed.database)
-        found = self._opened(parsed)
+        found = self._opened(parsed)  # whether there is a database is asked if there is no table
         return found if parsed.system is None else system_handle(found, parsed.system)
 
     def list_tables(self, database: str) -> builtins.list[str]:

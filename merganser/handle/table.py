@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +126,7 @@ def open_table(
         FormatError: there are snapshots but no schema.
     """
     paths = TablePaths(path, branch=branch)
-    schema = current_schema(paths, env, name)
+    schema, _ = env.beside(partial(current_schema, paths, env, name), SnapshotStore(paths, env, name).note_hint)
     if schema is None:
         if branch == MAIN:
             _check_not_lost(paths, env, name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, cast
 
 from merganser.errors import AlreadyExistsError, CommitUnknownError, FormatError, NotFoundError
@@ -40,16 +41,37 @@ class SchemaStore:
         return bool(self._of_table())
 
     def latest(self) -> TableSchema | None:
-        """Return the newest schema, or None when there is no table."""
-        ids = self._of_table()
+        """Return the newest schema, or None when there is no table.
+
+        The one that was the newest before is read while the schemas are listed: mostly it still is.
+        """
+        known: int | None = self.env.cache.get(self._newest_key)
+        if known is None:
+            ids, found = self._of_table(), None
+        else:
+            ids, found = self.env.beside(self._of_table, partial(self._if_there, known))
         while ids:
-            try:
-                return self.load(ids[-1], fresh=True)
-            except FormatError:
-                before, ids = ids, self._of_table()
-                if before == ids:
-                    raise  # it is there and damaged; else the table was dropped, or made anew, while we looked
+            if found is None or found.id != ids[-1]:
+                try:
+                    found = self.load(ids[-1], fresh=True)
+                except FormatError:
+                    before, ids = ids, self._of_table()
+                    if before == ids:
+                        raise  # it is there and damaged; else the table was dropped, or made anew, while we looked
+                    continue
+            self.env.cache.put(self._newest_key, found.id, 100)
+            return found
         return None
+
+    @property
+    def _newest_key(self) -> tuple[str, str]:
+        return ("newest schema", self.paths.schema_directory)
+
+    def _if_there(self, schema_id: int) -> TableSchema | None:
+        try:
+            return self.load(schema_id, fresh=True)
+        except FormatError:
+            return None
 
     def is_marked(self) -> bool:
         """Return whether a table moves to this place or from it, or was stopped while it did."""

@@ -114,21 +114,37 @@ class MetaReader:
         """Its snapshots."""
         return SnapshotStore(self.paths, self.env, self.table_name)
 
-    def latest(self, *, to_commit: bool = False) -> TableState:
+    def latest(self, *, to_commit: bool = False, meanwhile: Callable[[Snapshot], object] | None = None) -> TableState:
         """Return the newest state. Of one that expires while it is read, the next is taken.
 
         Args:
             to_commit: see `SnapshotStore.latest`.
+            meanwhile: is called with a snapshot whose files are read, while they are: mostly that of the state. Its
+                errors are raised when it is called again, by the caller.
         """
-        return self._seen(self._look(to_commit))
+        if meanwhile is None:
+            return self._seen(self._look(to_commit))
+
+        def ask(snapshot: Snapshot) -> None:
+            with contextlib.suppress(MerganserError):
+                meanwhile(snapshot)
+
+        seen, known = self._look(to_commit, ask), self.newest_known()
+        if seen.newest is None or (known is not None and same_snapshot(known, seen.newest)):
+            return self._seen(seen)
+        return self.env.beside(partial(self._seen, seen), partial(ask, seen.newest))[0]
 
     def latest_beside(self, ask: Callable[[], R], *, to_commit: bool = False) -> tuple[TableState, R]:
         """Return the newest state, and what a request returns that goes out with the first one for it."""
         seen, found = self.env.beside(partial(self._look, to_commit), ask)
         return self._seen(seen), found
 
-    def _look(self, to_commit: bool) -> Seen:
-        return self.snapshots.look(to_commit=to_commit, meanwhile=partial(self._read_ahead, with_base=to_commit))
+    def _look(self, to_commit: bool, ask: Callable[[Snapshot], None] | None = None) -> Seen:
+        def meanwhile(snapshots: Sequence[Snapshot]) -> None:
+            read = partial(self._read_ahead, snapshots, with_base=to_commit)
+            self.env.beside(read, *([] if ask is None else [partial(ask, snapshots[-1])]))
+
+        return self.snapshots.look(to_commit=to_commit, meanwhile=meanwhile)
 
     def _read_ahead(self, snapshots: Sequence[Snapshot], *, with_base: bool) -> None:
         """Read what `state` will ask for of snapshots that follow the known one; a commit needs a base list, too.

@@ -80,10 +80,13 @@ class Scan(Rows):
         at_once = self.table.options.get(r.SCAN_MANIFEST_PARALLELISM)
         reader = MetaReader(self.table.paths, self.env, self.table.name, at_once)
         with self._unless_expired(self.snapshot):
-            state = reader.state(self.snapshot) if self.snapshot is not None else reader.latest()
+            if self.snapshot is not None:
+                state = reader.state(self.snapshot)
+            else:
+                state = reader.latest(meanwhile=self._check_key)
         check_is_there(self.table, self.env, state.snapshot, f"cannot read '{self.table.name}'")
         if state.snapshot is not None:
-            check_key(self.table, self.env, (state.snapshot,), f"cannot read '{self.table.name}'")
+            self._check_key(state.snapshot)
         asked = ReadJob(self.table, self.columns, self.where, {}, self.what)
         job = single_rows(asked, Split) if self.what in WHOLE_CHANGES else asked
         found = plan(
@@ -100,6 +103,9 @@ class Scan(Rows):
         merges = any(isinstance(split, Split) and not split.raw for split in found.splits)
         check_can_read(schema, name=self.table.name, merge=merges)
         return found
+
+    def _check_key(self, snapshot: Snapshot) -> None:
+        check_key(self.table, self.env, (snapshot,), f"cannot read '{self.table.name}'")
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in batches of at most 65,536 rows, as they are ready; memory stays bounded.
