@@ -48,20 +48,36 @@ class PlainFile:
     """A local Parquet file that may be decoded as it stands.
 
     Attributes:
-        path: where it lies.
-        rows: stored rows.
+        target: the file.
         names: of each column asked for, the name in the file; None: the file lacks it, and it is null.
         inserts: whether no row is a retraction, so that the column of kinds need not be read.
         is_folded: whether a writer made it that keeps one version of a key in a file.
-        vector: its deletion vector.
     """
 
-    path: str
-    rows: int
+    target: FileToRead
     names: tuple[str | None, ...]
     inserts: bool
     is_folded: bool
-    vector: Vector | None
+
+    @property
+    def path(self) -> str:
+        """Where it lies."""
+        return self.target.path
+
+    @property
+    def rows(self) -> int:
+        """Number of stored rows."""
+        return self.target.file.row_count
+
+    @property
+    def vector(self) -> Vector | None:
+        """Its deletion vector."""
+        return self.target.vector
+
+    @property
+    def key_bytes(self) -> int:
+        """Bytes of its keys in memory, estimated by its first and its last one."""
+        return self.rows * max(len(self.target.file.min_key), len(self.target.file.max_key))
 
 
 @dataclass(slots=True)
@@ -115,9 +131,7 @@ def plain_file(
         return None
     if {name for name, _ in target.constants} & {field.name for field in columns} - facts.columns.keys():
         return None
-    return PlainFile(
-        target.path, target.file.row_count, tuple(names), facts.inserts or not kinds, facts.is_folded, target.vector
-    )
+    return PlainFile(target, tuple(names), facts.inserts or not kinds, facts.is_folded)
 
 
 def _is_plain(kind: t.DataType) -> bool:

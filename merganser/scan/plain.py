@@ -94,7 +94,7 @@ def plain_scan(scan: Scan, planned: Plan | None = None, by: Engine = "duckdb") -
 
     Args:
         planned: the plan of the scan; None: it is made now.
-        by: who decodes the files. Spark gets none that have deletion vectors.
+        by: who decodes the files.
     """
     table = scan.table
     if isinstance(scan.source, Increment) or scan.what is not What.MERGED or table.counting or not scan.columns:
@@ -156,8 +156,6 @@ class _Layers:
     def __call__(self, split: Split) -> list[_Layer] | None:
         scan, job = self.scan, self.found.job
         if split.marked or not (split.raw or (self.key and not split.vectors)):
-            return None
-        if split.vectors and self.by == "spark":
             return None
         reader = SectionReader(
             scan.table, split.directory, split.partition, job.schemas, scan.env.storage, split.vectors

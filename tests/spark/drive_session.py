@@ -65,11 +65,19 @@ def statements(spark: SparkSession, directory: Path) -> None:
     with pytest.raises(InvalidInputError, match="Choose from 'id', 'v'"):
         session.sql("SELECT vv FROM t")
     assert session.sql("SHOW TABLES").collect()[0].tableName == "t"
+    session.sql(
+        "CREATE TABLE u (id INT, v INT, PRIMARY KEY (id) NOT ENFORCED) WITH ('bucket' = '1', 'write-only' = 'true')"
+    )
+    for step in range(3):
+        catalog.table("default.u").write([{"id": i, "v": step} for i in range(0, 300, step + 1)])
     local, spark_sql._LOCAL_BYTES = spark_sql._LOCAL_BYTES, -1
     found = session.sql("SELECT v FROM t")
+    hidden = session.sql("SELECT count(*) AS n, sum(v) AS v FROM u")
     spark_sql._LOCAL_BYTES = local
     assert found.inputFiles()
     assert sorted(row.v for row in found.collect()) == ["z", "{b}"]
+    assert hidden.inputFiles()
+    assert [tuple(row) for row in hidden.collect()] == [(300, 100 + 2 * 100)]
 
 
 def round_trip(spark: SparkSession, directory: Path) -> None:

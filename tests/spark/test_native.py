@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import merganser as mg
@@ -20,13 +22,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import merganser.spark as ms
+from merganser.files import write
 from merganser.scan.plain import plain_scan
+from merganser.spark import native as natives
 from merganser.spark import scan as scans
 from merganser.spark import splits
 from merganser.spark import sql as spark_sql
 from merganser.spark.types import arrow_schema_of, spark_schema
+from merganser.sql.query import hidden
+from tests.conformance.quick import INTERPRETED
 from tests.golden.test_golden import NAMES, TABLES
-from tests.unit.sql.test_files import KEYS, LAYOUTS, READ, history
+from tests.unit.sql.test_files import KEYS, LAYOUTS, READ, history, with_hidden_keys
 
 pytestmark = pytest.mark.spark
 
@@ -115,15 +121,23 @@ def native(spark: SparkSession, catalog: mg.Catalog, monkeypatch: pytest.MonkeyP
     return Native(spark, catalog, monkeypatch)
 
 
+@pytest.fixture(params=["positions", "keys"])
+def hidden_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How Spark leaves out rows that newer files hide."""
+    if request.param == "keys":
+        monkeypatch.setattr(natives, "_KEYS_BYTES", -1)
+    return str(request.param)
+
+
 @pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_after_any_history_the_rows_are_equal(native: Native, catalog: mg.Catalog, layout: str) -> None:
+def test_after_any_history_the_rows_are_equal(native: Native, catalog: mg.Catalog, layout: str, hidden_by: str) -> None:
     columns = {"p": "STRING NOT NULL", "k": "INT NOT NULL", "a": "INT"}
     catalog.create_table("default.t", columns, **LAYOUTS[layout])
     for step, _ in enumerate(history(catalog, random.Random(layout), 14)):
         if step % 4 == 1:
             native.same("default.t")
-    assert bool(native.read) == (layout in READ - {"deletion vectors"})
+    assert bool(native.read) == (layout in READ)
 
 
 def test_tables_of_others_are_equal(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,20 +180,133 @@ def test_all_types(native: Native, catalog: mg.Catalog) -> None:
 
 
 @pytest.mark.parametrize("kind", ["BIGINT", "DECIMAL(38, 10)", "STRING", "BYTES", "TIMESTAMP(6)", "TIMESTAMP_LTZ(3)"])
-def test_keys_are_hidden_by_newer_ones(native: Native, catalog: mg.Catalog, kind: str) -> None:
-    options = {"bucket": "1", "write-only": "true"}
-    schema = {"x": f"{kind} NOT NULL", "y": "INT NOT NULL", "v": "INT"}
-    table = catalog.create_table("default.t", schema, primary_key=["x", "y"], options=options)
-    values, rng = KEYS[kind], random.Random(1)
-    for step in range(4):
-        keys = [(x, y) for x in values for y in range(40) if step == 0 or rng.random() < 0.3]
-        table.write([{"x": x, "y": y, "v": 100 * step + y} for x, y in keys])
-        table.delete(f"y = {step}")
+def test_keys_are_hidden_by_newer_ones(native: Native, catalog: mg.Catalog, kind: str, hidden_by: str) -> None:
+    table = with_hidden_keys(catalog, kind)
     native.same("default.t")
     assert native.whole
     found = native.arrow("SELECT v, count(*) AS n FROM t WHERE y = 7 GROUP BY v")
     expected = table.read(["v"], where="y = 7").to_arrow().group_by("v").aggregate([([], "count_all")])
     assert sorted(found.to_pydict()["v"]) == sorted(expected.to_pydict()["v"])
+
+
+def updated(catalog: mg.Catalog, count: int, **options: str) -> mg.Table:
+    """The table default.t of two partitions, in which newer files replace each third key and delete each tenth."""
+    table = catalog.create_table(
+        "default.t", {"p": "INT NOT NULL", "k": "INT NOT NULL", "v": "INT"}, primary_key=["p", "k"],
+        partition_by=["p"], options={"bucket": "2", "write-only": "true", **options},
+    )  # fmt: skip
+    keys = np.arange(count, dtype=np.int32)
+    for step, taken in enumerate((keys, keys[::3])):
+        table.write(pa.table({"p": taken % 2, "k": taken, "v": np.full(len(taken), step, np.int32)}))
+    table.delete("k % 10 = 0")
+    return table
+
+
+def sums(table: mg.Table, where: str) -> list[dict[str, Any]]:
+    rows = table.read(["k", "v"], where=where).to_arrow()
+    return [{"n": rows.num_rows, "k": sum(rows.column("k").to_pylist()), "v": sum(rows.column("v").to_pylist())}]
+
+
+@pytest.mark.parametrize("vectorized", ["true", "false"])
+def test_positions_are_of_the_file(
+    native: Native, catalog: mg.Catalog, settings: Callable[[str, str], None], vectorized: str
+) -> None:
+    """Whatever row groups and pages Spark skips, and in however many tasks it reads a file. Spark compiles here."""
+    settings("spark.sql.parquet.enableVectorizedReader", vectorized)
+    settings("spark.sql.files.maxPartitionBytes", "100kb")
+    settings("spark.sql.files.openCostInBytes", "0")
+    for option in INTERPRETED:
+        settings(option, "true" if option.endswith("Stage") else "FALLBACK")
+    table = updated(catalog, 300_000, **{"file.block-size": "100 kb", "file.compression": "none"})
+    base = max(Path(table.path).rglob("data-*.parquet"), key=lambda path: path.stat().st_size)
+    assert pq.ParquetFile(base).num_row_groups > 3
+    for where in ("true", "k >= 299000", "k BETWEEN 120000 AND 121000", "k < 5 OR v = 1", "k IN (7, 150001, 299999)"):
+        found = native.session.sql(f"SELECT count(*) AS n, sum(k) AS k, sum(v) AS v FROM t WHERE {where}")
+        assert found.toArrow().to_pylist() == sums(table, where)
+        assert native.whole
+    assert native.session.sql("SELECT k FROM t").rdd.getNumPartitions() > 8
+
+
+def test_a_filter_takes_the_place_of_the_join_of_keys(
+    native: Native, catalog: mg.Catalog, capsys: pytest.CaptureFixture[str], hidden_by: str
+) -> None:
+    updated(catalog, 100_000)
+    native.session.sql("SELECT sum(v) AS v FROM t").explain("extended")
+    plan = capsys.readouterr().out
+    assert ("LeftAnti" in plan) == (hidden_by == "keys")
+    assert len(plan) < 20_000  # bits are not written out in it
+
+
+def test_hidden_rows_are_found_once(native: Native, catalog: mg.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    joined, asked = hidden._joined, []
+    monkeypatch.setattr(hidden, "_joined", lambda *given: asked.append(given) or joined(*given))
+    table = updated(catalog, 1000)
+    for _ in range(2):
+        native.same("default.t")
+        assert native.whole
+    first = len(asked)
+    assert first
+    table.write([{"p": 0, "k": 0, "v": 5}])
+    native.same("default.t")
+    assert len(asked) > first
+    assert native.session.sql("SELECT count(*) AS n FROM t VERSION AS OF 2").toArrow().to_pylist() == [{"n": 1000}]
+
+
+@pytest.mark.parametrize("files", ["named alike", "of one place"])
+def test_files_that_names_do_not_tell_apart(
+    native: Native, catalog: mg.Catalog, monkeypatch: pytest.MonkeyPatch, files: str
+) -> None:
+    if files == "of one place":
+        monkeypatch.setattr(natives, "_SPREAD", 1)
+        monkeypatch.setattr(natives, "_SIZES", 1)
+    else:
+        init = write.RollingWriter.__init__
+
+        def numbered(self: Any, **given: Any) -> None:
+            init(self, **given)
+            self._run = f"run-{len(list(Path(given['table'].path).glob('snapshot/snapshot-*')))}"
+
+        monkeypatch.setattr(write.RollingWriter, "__init__", numbered)
+    table = updated(catalog, 1000)
+    paths = list(Path(table.path).rglob("data-*.parquet"))
+    assert (len({path.name for path in paths}) < len(paths)) == (files == "named alike")
+    native.same("default.t")
+    assert native.whole
+
+
+@pytest.mark.parametrize("prefix", ["a b", "ä", "a%20b", "a#b"])
+def test_files_with_odd_names(native: Native, catalog: mg.Catalog, prefix: str) -> None:
+    updated(catalog, 1000, **{"data-file.prefix": f"{prefix}-"})
+    native.same("default.t")
+    assert native.whole
+
+
+def test_a_damaged_key_hides_no_rows(native: Native, catalog: mg.Catalog) -> None:
+    """The driver verifies the keys that it joins; then a task says what is damaged."""
+    table = catalog.create_table("default.t", {"k": "STRING NOT NULL", "v": "INT"}, primary_key=["k"],
+                                 options={"bucket": "1", "write-only": "true", "file.compression": "none"})  # fmt: skip
+    for step in range(2):
+        table.write([{"k": f"key {k:04d}", "v": step} for k in range(1000)])
+    path = max(Path(table.path).rglob("data-*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+    data = bytearray(path.read_bytes())
+    data[data.rindex(b"key 0500") + 5] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(PySparkException, match=r"damaged|checksum"):
+        native.arrow("SELECT sum(v) AS v FROM t")
+    assert not native.whole
+
+
+def test_deletion_vectors_beyond_the_limit_are_applied_by_tasks(
+    native: Native, catalog: mg.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = catalog.create_table("default.t", {"k": "INT"}, options={"deletion-vectors.enabled": "true"})
+    table.write(pa.table({"k": pa.array(range(1000), pa.int32())}))
+    table.delete("k % 100 = 0")
+    native.same("default.t")
+    assert native.whole
+    monkeypatch.setattr(natives, "_BITS_BYTES", 124)
+    native.same("default.t")
+    assert not native.whole
 
 
 @pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE"])

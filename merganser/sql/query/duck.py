@@ -49,6 +49,12 @@ def _root() -> duckdb.DuckDBPyConnection:
     return root
 
 
+def opened() -> duckdb.DuckDBPyConnection:
+    """Return a new connection to the database of the process."""
+    with _OPEN:
+        return _root().cursor()
+
+
 @dataclass
 class Batches:
     """Rows as they are computed. An error keeps its class, which a reader of Arrow would not let through.
@@ -136,8 +142,7 @@ def _computed(
     Raises:
         _FileError: it could not read one.
     """
-    with _OPEN:
-        connection = _root().cursor()
+    connection = opened()
     timer = None if limits.seconds is None else threading.Timer(limits.seconds, connection.interrupt)
     if timer is not None:
         timer.daemon = True

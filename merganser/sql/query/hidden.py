@@ -4,14 +4,14 @@ DuckDB finds the rows that two files share by joining their key columns. The pos
 table, as a compressed bitmap for each two files, since files never change. A commit adds files, so that only the pairs
 with these are joined again.
 
-Memory: of rows that are hidden, at most 2 bytes each and a bit per row of their file; DuckDB spills the join.
+Memory: of rows that are hidden, at most 2 bytes each and a byte per row of one file; DuckDB spills the join.
 
 Docs: decision 0076.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import duckdb
@@ -30,11 +30,16 @@ _HEAD: Final = 256
 """Bytes of an empty bitmap, and its place in the cache."""
 
 
-def hidden_rows(connection: duckdb.DuckDBPyConnection, found: PlainScan, group: FileGroup) -> list[bytes]:
-    """Return the rows of each file of a group that do not count: a bit per row, the first row first; empty if none."""
+def hidden_masks(
+    connect: Callable[[], duckdb.DuckDBPyConnection], found: PlainScan, group: FileGroup
+) -> Iterator[npt.NDArray[np.bool_] | None]:
+    """Yield, for each file of a group, which of its rows do not count. None if all rows count.
+
+    Args:
+        connect: returns a connection to DuckDB. It is called if the process does not know the positions yet.
+    """
     env = found.scan.env
-    by_keys = _by_keys(connection, env, found.key, group) if group.newer else {}
-    out = []
+    by_keys = _by_keys(connect, env, found.key, group) if group.newer else {}
     for file in group.files:
         parts: list[npt.NDArray[np.integer]] = [
             np.frombuffer(rows.to_array(), np.uint32) for rows in by_keys.get(file.path, ()) if rows
@@ -42,13 +47,12 @@ def hidden_rows(connection: duckdb.DuckDBPyConnection, found: PlainScan, group: 
         if file.vector is not None:
             parts.append(load(env.storage, file.vector, file.rows))
         if not any(map(len, parts)):
-            out.append(b"")
+            yield None
             continue
         mask = np.zeros(file.rows, np.bool_)
         for part in parts:
             mask[part] = True
-        out.append(np.packbits(mask).tobytes())
-    return out
+        yield mask
 
 
 def files_text(files: Sequence[PlainFile], *, rows: bool = False) -> str:
@@ -64,7 +68,7 @@ def files_text(files: Sequence[PlainFile], *, rows: bool = False) -> str:
 
 
 def _by_keys(
-    connection: duckdb.DuckDBPyConnection, env: Env, key: Sequence[str], group: FileGroup
+    connect: Callable[[], duckdb.DuckDBPyConnection], env: Env, key: Sequence[str], group: FileGroup
 ) -> dict[str, list[BitMap]]:
     """Return by file the rows that newer files hide: for each of these the positions."""
     held: dict[tuple[str, str], BitMap | None] = {
@@ -76,7 +80,7 @@ def _by_keys(
     if missing:
         older = [file for file in group.files if any((file.path, n.path) in missing for n in group.newer[file.path])]
         above = {n.path: n for file in older for n in group.newer[file.path] if (file.path, n.path) in missing}
-        made = _joined(connection, key, older, list(above.values()))
+        made = _joined(connect(), key, older, list(above.values()))
         for file in older:
             for newer in group.newer[file.path]:
                 pair = file.path, newer.path

@@ -16,7 +16,7 @@ from merganser.scan.plain import PlainScan, plain_scan
 from merganser.scan.scan import Scan
 from merganser.schema import row_kind
 from merganser.schema.table_schema import VALUE_KIND
-from merganser.sql.query.hidden import files_text, hidden_rows
+from merganser.sql.query.hidden import files_text, hidden_masks
 from merganser.sql.query.kinds import duck, quoted, string
 
 _SCANS_MAX: Final = 32
@@ -84,7 +84,8 @@ class Views:
             kinds = []
             if group.kinds:
                 kinds.append(f"f.{quoted(VALUE_KIND.name)} IN ({row_kind.INSERT}, {row_kind.UPDATE_AFTER})")
-            hidden = hidden_rows(self._connection, found, group)
+            masks = hidden_masks(lambda: self._connection, found, group)
+            hidden = [b"" if mask is None else np.packbits(mask).tobytes() for mask in masks]
             whole = [file for file, bits in zip(group.files, hidden, strict=True) if not bits]
             if whole:
                 yield _text(columns, files_text(whole), kinds)

@@ -267,8 +267,8 @@ KEYS: dict[str, list[Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KEYS)
-def test_keys_of_all_types_are_hidden_by_newer_ones(catalog: mg.Catalog, kind: str) -> None:
+def with_hidden_keys(catalog: mg.Catalog, kind: str) -> mg.Table:
+    """The table default.t, whose newer files replace and delete keys of a type in older ones."""
     options = {"bucket": "1", "write-only": "true"}
     schema = {"x": f"{kind} NOT NULL", "y": "INT NOT NULL", "v": "INT"}
     table = catalog.create_table("default.t", schema, primary_key=["x", "y"], options=options)
@@ -277,6 +277,12 @@ def test_keys_of_all_types_are_hidden_by_newer_ones(catalog: mg.Catalog, kind: s
         keys = [(x, y) for x in values for y in range(40) if step == 0 or rng.random() < 0.3]
         table.write([{"x": x, "y": y, "v": 100 * step + y} for x, y in keys])
         table.delete(f"y = {step}")
+    return table
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_of_all_types_are_hidden_by_newer_ones(catalog: mg.Catalog, kind: str) -> None:
+    table = with_hidden_keys(catalog, kind)
     assert is_whole(table) == (kind != "DOUBLE")
     assert rows_of(through_files(catalog, "default.t")) == rows_of(table.read().to_arrow())
 
