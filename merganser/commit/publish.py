@@ -17,7 +17,8 @@ before, if that was a moment ago (decision 0080):
    merged manifests if there are many old ones, the base list, and an index manifest if index files change. All files
    are durable and none is visible: a crash leaves orphans. Beside them, check that the schema is still there. A table
    that was dropped meanwhile, and perhaps created again, gets no snapshot from this writer.
-4. Create `snapshot-<n+1>`, which must not exist: the commit point. A writer that loses the race goes to 1.
+4. Create `snapshot-<n+1>`, which must not exist: the commit point. A writer that loses the race goes to 1. Then move
+   the hint. A crash in between costs readers one directory listing.
 5. Check that snapshot n is still there (`standing`). If a rollback removed it, or another writer had used the id n+1
    before and that snapshot has expired, remove our snapshot and go to 1. Check for a newer schema as well. The checks
    of step 3 look at the newest schema, and a process may alter the table between them and step 4. An alter creates its
@@ -26,10 +27,16 @@ before, if that was a moment ago (decision 0080):
    allow takes itself back. A writer whose rows the new schema does not allow removes its snapshot and goes to 1, where
    the commit is refused. If others have committed on top by then, the outcome is unknown, and the error says why.
    Rows that are not logged need no such check: their snapshot names the schema without a producer (`scan.gaps`).
-6. Move the hint. A crash before this step costs readers one directory listing. From here on the commit stands:
-   the writer removes nothing and raises nothing. It completes the changes outside the table.
+6. From here on the commit stands: the writer removes nothing and raises nothing. It completes the changes outside the
+   table.
 
-No writer waits for another one. Appends never conflict; they only try again with the next id.
+Where the store has locks, writers queue for an attempt for a second at most (`turns`). No step is wrong without them.
+Appends never conflict; they only try again with the next id.
+
+Loops: an attempt takes a newer state a few times if the one that it began with expires or its files have to be made
+again (`_attempt`, `_placed`). `commit` repeats attempts that lost the race for an id, as the options of the table say.
+What calls it makes the rows or files again, from a newer state, if an error says what was overtaken
+(`commit.turns.in_rounds`).
 
 Format: sections "commit algorithm", "commitUser and replay", "overwrite".
 """
@@ -63,7 +70,7 @@ from merganser.commit.message import CommitMessage
 from merganser.commit.metadata_files import MetadataFiles
 from merganser.commit.standing import check_stands, known_of, withdraw
 from merganser.commit.steps import CommitStep, Steps
-from merganser.commit.turns import Turn, Turns, take_turn
+from merganser.commit.turns import Attempts, Turn, take_turn
 from merganser.errors import (
     CommitUnknownError,
     ConflictError,
@@ -88,7 +95,7 @@ from merganser.meta.schemas import SchemaStore
 from merganser.meta.shards import FORGOTTEN
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE, Snapshot
 from merganser.meta.table_def import TableDef
-from merganser.meta.table_state import MetaReader, Standing, TableState
+from merganser.meta.table_state import KnownState, MetaReader, TableState
 from merganser.meta.tracking import UNTRACKED, mark, publishes_by_compaction
 from merganser.options import write as w
 from merganser.options.option import Options
@@ -138,7 +145,7 @@ class Change:
             partitions stay as they are.
         steps: changes outside the table that succeed or fail together with the commit.
         turn: the turn of a writer that took it before its sequence numbers; the commit ends it. None: it takes one.
-        stands_on: the state that its writers began with; the first attempt follows it if it is fresh. Else, and after
+        follows: the state that its writers began with; the first attempt follows it if it is fresh. Else, and after
             a lost attempt, the store is asked.
         reads: the rows that the change was made from; they must not have changed. None: it was made from no rows.
         computed_from: the rows that a query read which gave the change its rows; likewise.
@@ -172,7 +179,7 @@ class Change:
     log_offsets: Mapping[int, int] = field(default_factory=dict)
     steps: Sequence[CommitStep] = ()
     turn: Turn | None = None
-    stands_on: Standing | None = None
+    follows: KnownState | None = None
     reads: Reads | None = None
     computed_from: Reads | None = None
     edit: RowEdit | None = None
@@ -216,27 +223,27 @@ class Publisher:
             self._check_schema()  # a dropped table has no snapshots either, and must not get its directory back
         return state
 
-    def standing(self) -> Standing:
+    def known_state(self) -> KnownState:
         """Return the newest state, and when it was asked for; otherwise as `latest`."""
-        return Standing(at=self.env.seconds(), state=self.latest())
+        return KnownState(at=self.env.seconds(), state=self.latest())
 
     def applied(
-        self, commit_user: str, identifier: int, standing: TableState | None = None
+        self, commit_user: str, identifier: int, known: TableState | None = None
     ) -> tuple[bool, Snapshot | None]:
         """Return whether a commit was applied already, and its snapshot if that is still kept.
 
         Args:
-            standing: the newest state, if the caller has just asked for it; None: this asks.
+            known: the newest state, if the caller has just asked for it; None: this asks.
         """
-        return self._history.find(commit_user, identifier, self._newest_snapshot(standing))
+        return self._history.find(commit_user, identifier, self._newest_snapshot(known))
 
-    def newest_of(self, commit_user: str, standing: TableState | None = None) -> committers.Newest | None:
-        """Return the newest commit of a user, or None if none had an identifier; `standing` as for `applied`."""
-        latest = self._newest_snapshot(standing)
+    def newest_of(self, commit_user: str, known: TableState | None = None) -> committers.Newest | None:
+        """Return the newest commit of a user, or None if none had an identifier; `known` as for `applied`."""
+        latest = self._newest_snapshot(known)
         return None if latest is None else self._history.newest_of(commit_user, latest)
 
-    def _newest_snapshot(self, standing: TableState | None) -> Snapshot | None:
-        return self.reader.snapshots.latest() if standing is None else standing.snapshot
+    def _newest_snapshot(self, known: TableState | None) -> Snapshot | None:
+        return self.reader.snapshots.latest() if known is None else known.snapshot
 
     def _applied(self, change: Change, state: TableState) -> tuple[bool, Snapshot | None]:
         """Return whether the change is part of a state, and its snapshot if that is still kept."""
@@ -266,12 +273,12 @@ class Publisher:
         files = MetadataFiles(self.table, self.reader)
         steps = Steps(self.table.name, change.steps)
         change = change if change.uuid is not None else replace(change, uuid=self.env.new_id())
-        turns, turn = Turns(self.table, self.env), change.turn
+        turns, turn = Attempts(self.table, self.env), change.turn
         seconds = dict.fromkeys(("manifests", "publish"), 0.0)
         while True:
             with turn or take_turn(self.table, self.env) as taken:  # ended before the next one is taken
-                if turn is None and taken.was_waited_for:
-                    change = replace(change, stands_on=None)
+                if turn is None and taken.has_queued:
+                    change = replace(change, follows=None)
                 try:
                     if turns.lost:
                         self.latest()  # of a long wait there is much to read; the attempt would be too slow to win
@@ -412,7 +419,7 @@ class Publisher:
         """
         for _ in range(_ADAPTED_MAX):  # no retry: nothing has failed if it adapts once more
             begun, state = self._newest(change)
-            change = replace(change, stands_on=None)
+            change = replace(change, follows=None)
             done, snapshot = self._applied(change, state)
             if done:
                 break
@@ -441,8 +448,8 @@ class Publisher:
         Raises:
             CommitUnknownError: the other snapshot stays, since its writer was stopped.
         """
-        if change.stands_on is not None and change.stands_on.is_fresh(self.env):
-            return self.env.seconds(), change.stands_on.state
+        if change.follows is not None and change.follows.is_fresh(self.env):
+            return self.env.seconds(), change.follows.state
         for attempt in _WITHDRAWAL.each(self.env):
             begun, state = self.env.seconds(), self.latest()
             if change.withdrawn is None or not self.reader.snapshots.is_missing_below(state.next_id, change.withdrawn):

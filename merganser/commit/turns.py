@@ -48,12 +48,13 @@ class Turn:
     """The turn of a writer to commit to a table, or its decision to try without. Ends once; more calls do nothing.
 
     Attributes:
-        was_waited_for: others may have committed while this one waited.
+        has_queued: it asked for a lock, so others may have committed before it had it. A store without locks gives
+            every turn at once.
     """
 
-    def __init__(self, release: Callable[[], None], *, was_waited_for: bool = False) -> None:
+    def __init__(self, release: Callable[[], None], *, has_queued: bool = False) -> None:
         self._release: Callable[[], None] | None = release
-        self.was_waited_for = was_waited_for
+        self.has_queued = has_queued
 
     def end(self) -> None:
         """Let the next writer try."""
@@ -81,14 +82,14 @@ def take_turn(table: TableDef, env: Env) -> Turn:
         release = env.storage.try_lock(table.paths.snapshot_directory)
         waited = env.seconds() - began
         if release is not None:
-            return Turn(release, was_waited_for=release is not no_lock)
+            return Turn(release, has_queued=release is not no_lock)
         if waited >= _QUEUE_S:
-            return Turn(no_lock, was_waited_for=True)
+            return Turn(no_lock, has_queued=True)
         pause = max(_LAST_LOOK_S, _FIRST_LOOK_S * (1 - waited / _QUEUE_S))
         env.sleep_ms(2 * env.random.random() * pause * 1000)
 
 
-def wait_for_turn(table: TableDef, env: Env) -> bool:
+def rest_if_crowded(table: TableDef, env: Env) -> bool:
     """Wait before a write begins if the last commit of this process lost several attempts.
 
     A writer that has just committed leaves the table to those that still try. The wait counts from that last commit,
@@ -105,7 +106,7 @@ def wait_for_turn(table: TableDef, env: Env) -> bool:
     return _sleep(table, env, env.random.random() * attempt_s * _BUSY_WINDOW - since)
 
 
-class Turns:
+class Attempts:
     """The attempts of one commit.
 
     Attributes:
@@ -172,7 +173,7 @@ def in_rounds(
             the commit failed for another reason.
         ExpiredError: the same, of snapshots that expired while a round read them.
     """
-    turns = Turns(table, env)
+    turns = Attempts(table, env)
     try:
         while True:
             begun = env.seconds()

@@ -132,7 +132,7 @@ class Change:
         keys = matching.keys()
         if keys is not None or not is_first:
             session.take_turn()
-        snapshot, parts = matching.found(keys, session.standing)
+        snapshot, parts = matching.found(keys, session.known_state)
         check_columns(table, self.env, snapshot, self.action)
         out = RowChanges(table, session, self.action)
         self._write(parts, out)

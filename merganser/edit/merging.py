@@ -261,7 +261,7 @@ class Merge:
         if not is_first:
             session.take_turn()
         matching = Matching(table, self._env, None if self._unmatched else self._on.of_target, self._action)
-        snapshot, parts = matching.found(keys, session.standing)
+        snapshot, parts = matching.found(keys, session.known_state)
         check_columns(table, self._env, snapshot, self._action)
         out = RowChanges(table, session, self._action)
         self._change_all(parts, source, out)

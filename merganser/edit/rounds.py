@@ -53,7 +53,7 @@ def in_transactions(
             if small or not is_first:
                 transaction.take_turn()
             table = transaction.table
-            state = transaction.standing or MetaReader(table.paths, env, table.name).latest(to_commit=True)
+            state = transaction.known_state or MetaReader(table.paths, env, table.name).latest(to_commit=True)
             check_columns(table, env, state.snapshot, action)
             return round_(transaction, state)
         finally:

@@ -335,7 +335,7 @@ class Upsert:
         session = self._session
         if given.rows.nbytes <= SMALL_BYTES or not is_first:
             session.take_turn()
-        lookup = shared_lookup(self._table, self._env, waiting=True, newest=session.standing)
+        lookup = shared_lookup(self._table, self._env, waiting=True, newest=session.known_state)
         snapshot, which, rows = lookup.rows_of(given.keys)
         check_columns(self._table, self._env, snapshot, self._action)
         before = Images.of(given.keys.num_rows, which, rows)

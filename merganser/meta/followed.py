@@ -25,7 +25,7 @@ from merganser.meta.next_schema import restore_schema
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
-from merganser.meta.table_state import MetaReader, Standing
+from merganser.meta.table_state import KnownState, MetaReader
 from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.schema import types as t
@@ -40,11 +40,11 @@ class Look:
 
     Attributes:
         schema_id: of the newest schema; no row of the state has a newer one.
-        standing: the newest state; None: there is none, or it could not be read. What asks for it then says why.
+        known: the newest state; None: there is none, or it could not be read. What asks for it then says why.
     """
 
     schema_id: int
-    standing: Standing | None
+    known: KnownState | None
 
 
 def look(table: TableDef, env: Env) -> Look:
@@ -59,7 +59,7 @@ def look(table: TableDef, env: Env) -> Look:
         return Look(there, None)
     if state.snapshot.schema_id > there:  # it came between the replies
         there = schemas.latest_id(there)
-    return Look(there, Standing(state, at))
+    return Look(there, KnownState(state, at))
 
 
 def newest(table: TableDef, env: Env, seen: Look | None = None) -> TableDef:

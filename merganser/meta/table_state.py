@@ -73,7 +73,7 @@ class TableState:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class KnownState:
     """The state that an operation stands on: the newest one when it was asked for.
 
     Attributes:

@@ -85,15 +85,11 @@ class TableLeases:
             return []
         table = for_writing(self.table, self.env)
         session = WriteSession(table, self.env, commit_user=None)
-        error: BaseException | None = None
         try:
             round_ = partial(self._round, table, session, leases)
             return in_rounds(table, self.env, lambda _: round_(), session.abort, frozenset({Overtaken.ROWS}))
-        except BaseException as caught:
-            error = caught
-            raise
         finally:
-            session.close(error)
+            session.close()
 
     def come(self, worker: str, until_ms: int) -> None:
         """Say that a worker is there until some time."""

@@ -261,7 +261,7 @@ class SinkRequest:
         else:
             check = partial(checkpoint.check_table, self.table, env, self.target.action)
             noted, offsets, seen = env.beside(check, partial(checkpoint.offsets, batch), find)
-        transaction = Transaction(self.target, env, self.user + query, batch, standing=seen.standing)
+        transaction = Transaction(self.target, env, self.user + query, batch, known=seen.known)
         transaction.watermark = watermark_of(offsets)
         transaction.batch = None if offsets is None else hashlib.blake2b(offsets, digest_size=8).hexdigest()
         return Begun(transaction, noted)

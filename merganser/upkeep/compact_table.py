@@ -225,8 +225,8 @@ def _planned(table: TableDef, env: Env, left: _Left) -> _Round | None:
     """
     began = env.seconds()
     seen = look(table, env)
-    state = Publisher(table, env).latest() if seen.standing is None else seen.standing.state
-    table = newest(table, env, None if seen.standing is None else seen)
+    state = Publisher(table, env).latest() if seen.known is None else seen.known.state
+    table = newest(table, env, None if seen.known is None else seen)
     publisher = Publisher(table, env)
     if not left.lost_rounds and left.made is None:
         check_partitions(table, state.live, left.request)

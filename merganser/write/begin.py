@@ -70,9 +70,7 @@ def begin(
     if table.postpones and not target.postpones and not target.overwrites:  # an overwrite replaces what waits
         distribute(table, env, run=run)  # else it would be newer than the rows that come now
     user = checked_user(target, env, commit_user)
-    standing = None if streams or table.postpones else seen.standing
-    transaction = Transaction(
-        target, env, user, checked_identifier(identifier, commit_user), run=run, standing=standing
-    )
+    known = None if streams or table.postpones else seen.known
+    transaction = Transaction(target, env, user, checked_identifier(identifier, commit_user), run=run, known=known)
     transaction.watermark = checked_watermark(watermark, target.action)
     return transaction

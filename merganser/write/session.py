@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
-from merganser.commit.turns import wait_for_turn
+from merganser.commit.turns import rest_if_crowded
 from merganser.errors import ConflictError, InvalidInputError
 from merganser.meta.followed import Look, for_writing, newest
 from merganser.meta.row_counts import RowEdit
@@ -184,13 +184,13 @@ class WriteSession:
 
     def take_turn(self) -> None:
         """Wait for the turn to commit, before reading rows that the commit depends on. It ends with the commit."""
-        wait_for_turn(self.table, self.env)
+        rest_if_crowded(self.table, self.env)
         self._transaction.take_turn()
 
     @property
-    def standing(self) -> TableState | None:
+    def known_state(self) -> TableState | None:
         """The state that the next commit stands on, if it was asked for a moment ago."""
-        return self._transaction.standing
+        return self._transaction.known_state
 
     @property
     def uuid(self) -> str:
@@ -267,7 +267,7 @@ class WriteSession:
             self.table, self.target = table, self._target_of(table)
             self._settle()
 
-    def close(self, error: BaseException | None = None) -> None:
+    def close(self) -> None:
         """End the session; what was not committed is dropped."""
         self._closed = True
         self.abort()

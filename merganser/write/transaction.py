@@ -26,14 +26,14 @@ from merganser.commit.committers import Newest
 from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage, Committed
 from merganser.commit.publish import Change, Publisher
-from merganser.commit.turns import Turn, take_turn, wait_for_turn
+from merganser.commit.turns import Turn, rest_if_crowded, take_turn
 from merganser.errors import CommitUnknownError, FormatError, InvalidInputError, MerganserError, NotFoundError, a_type
 from merganser.lsm.abandoned import remove_files
 from merganser.meta.layout import Layout
 from merganser.meta.row_counts import RowEdit
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
-from merganser.meta.table_state import Standing, TableState
+from merganser.meta.table_state import KnownState, TableState
 from merganser.meta.tracking import publishes_by_compaction
 from merganser.options import write as w
 from merganser.rules.dialects import publishes_each_record
@@ -66,7 +66,7 @@ class Transaction:
         safe: of a writer that commits more than once, its last commit; None: what the table's strict mode says.
         run: where compactions that follow the commit run; None: on the threads of this process.
         kind: COMPACT if its rows are in the table already, and only find their buckets.
-        standing: the newest state, if the caller has just asked for it; None: it is asked for when rows come.
+        known: the newest state, if the caller has just asked for it; None: it is asked for when rows come.
 
     Attributes:
         uuid: what its snapshot is recognised by.
@@ -92,7 +92,7 @@ class Transaction:
         safe: int | None = None,
         run: RunJobs | None = None,
         kind: str = APPEND,
-        standing: Standing | None = None,
+        known: KnownState | None = None,
     ) -> None:
         self.target = target
         self.env = env
@@ -111,12 +111,12 @@ class Transaction:
         self._run = run
         self._kind = kind
         self._turn: Turn | None = None
-        self._standing = standing
+        self._known = known
         self._made: list[CommitMessage] = []  # what calls of `finish` wrote in place of given files
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle all but the state that it stands on: a copy has another clock and is finished at another time."""
-        return {**self.__dict__, "_standing": None}
+        return {**self.__dict__, "_known": None}
 
     @property
     def table(self) -> TableDef:
@@ -134,14 +134,14 @@ class Transaction:
         """
         if self.identifier == BATCH_IDENTIFIER:
             return False, None
-        done, snapshot = Publisher(self.table, self.env).applied(self.user, self.identifier, self.standing)
+        done, snapshot = Publisher(self.table, self.env).applied(self.user, self.identifier, self.known_state)
         if done:
             catch_up(self.table, self.env, self.identifier, run=self._run)
         return done, snapshot
 
     def newest(self) -> Newest | None:
         """Return the newest commit of the user; None: none had an identifier."""
-        return Publisher(self.table, self.env).newest_of(self.user, self.standing)
+        return Publisher(self.table, self.env).newest_of(self.user, self.known_state)
 
     def start(self, *, assigners: int = 1) -> Start:
         """Return what the rows of the write come after: the newest state.
@@ -155,18 +155,18 @@ class Transaction:
             ConflictError: the table was dropped since it was opened.
         """
         publisher = Publisher(self.table, self.env)
-        standing = self._standing
-        if wait_for_turn(self.table, self.env) or standing is None or not standing.is_fresh(self.env):
-            standing = self._standing = publisher.standing()
-        state = standing.state
+        known = self._known
+        if rest_if_crowded(self.table, self.env) or known is None or not known.is_fresh(self.env):
+            known = self._known = publisher.known_state()
+        state = known.state
         if self.since is None:
             self.since = state.next_id
         overwrites = self.target.overwrites
         overtaken = False
         while not overwrites and self.table.bucket > 0 and set(state.live.totals) - {self.table.bucket}:
             overtaken = is_overtaken(self.table, self.env, state)
-            before, self._standing = state, publisher.standing()
-            state = self._standing.state
+            before, self._known = state, publisher.known_state()
+            state = self._known.state
             if overtaken or set(state.live.totals) == set(before.live.totals):  # no rescale came between
                 break
         sequences = starting_sequences(self.table, state.live, overwrites=overwrites, overtaken=overtaken)
@@ -184,9 +184,9 @@ class Transaction:
         return Start(sequences, KeyFiles.among(index), assigners)
 
     @property
-    def standing(self) -> TableState | None:
+    def known_state(self) -> TableState | None:
         """The state that the write stands on, if it was asked for a moment ago."""
-        known = self._standing
+        known = self._known
         return known.state if known is not None and known.is_fresh(self.env) else None
 
     def take_turn(self) -> None:
@@ -198,8 +198,8 @@ class Transaction:
         if self._turn is not None:
             return
         self._turn = take_turn(self.table, self.env)
-        if self._turn.was_waited_for:
-            self._standing = None
+        if self._turn.has_queued:
+            self._known = None
         self.since = None  # no attempt of ours can lie before this: one of unknown outcome is in `unknown_since`
 
     def end_turn(self) -> None:
@@ -342,7 +342,7 @@ class Transaction:
                 publisher = Publisher(self.table, self.env)
                 publisher.check_computed_from(self.computed_from, publisher.reader.latest())
             return None
-        stands_on, self._standing = self._standing, None  # a repeat looks again
+        follows, self._known = self._known, None  # a repeat looks again
         change = Change(
             messages=messages,
             commit_user=self.user,
@@ -358,7 +358,7 @@ class Transaction:
             watermark=self.watermark,
             batch=self.batch,
             turn=self._turn,
-            stands_on=stands_on,
+            follows=follows,
             reads=reads,
             computed_from=self.computed_from,
             edit=edit,
