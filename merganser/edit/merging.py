@@ -21,6 +21,7 @@ from merganser.commit.turns import in_rounds
 from merganser.edit.asked import condition_of, new_names
 from merganser.edit.assign import SOURCE, TARGET, assignments, by_name, fixed_columns, inserted
 from merganser.edit.clauses import SHOWN_MAX, Clause, Clauses, examples, taken
+from merganser.edit.delta_names import clause_of
 from merganser.edit.joined import On, Source
 from merganser.edit.matching import Matching, reads_of_keys
 from merganser.edit.merge_names import Names
@@ -214,7 +215,10 @@ class Merge:
     if not TYPE_CHECKING:  # a wrong name is to be found
 
         def __getattr__(self, name: str) -> Any:
-            raise no_method(self, name, OF_MERGE)
+            clause = clause_of(self, name)
+            if clause is None:
+                raise no_method(self, name, OF_MERGE)
+            return clause
 
     def __repr__(self) -> str:
         named = {"matched": self._matched, "not matched": self._missing, "not matched by source": self._unmatched}

@@ -200,6 +200,23 @@ def touching(folder: str) -> Any:
     return made
 
 
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("key", [["id"], []])
+def test_clauses_have_the_names_of_delta(spark: SparkSession, catalog: mg.Catalog, key: list[str]) -> None:
+    table = catalog.create_table("shop.t", {"id": "INT", "n": "INT"}, primary_key=key)
+    table.write([{"id": k, "n": k} for k in range(6)])
+    source = spark.createDataFrame([(1, 10), (2, 20), (3, 30), (9, 90)], "id int, n int")
+    merge: Any = ms.merge(spark, table, source.alias("s"), "t.id = s.id")
+    merge = merge.whenMatchedUpdate("s.n = 10", {"n": "t.n + s.n"}).whenMatchedDelete(condition="s.n = 20")
+    merge = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().whenNotMatchedBySourceDelete("t.id = 5")
+    merge.whenNotMatchedBySourceUpdate(set={"n": "-1"}).execute()
+    found = sorted((row["id"], row["n"]) for row in table.read().to_pylist())
+    assert found == [(0, -1), (1, 11), (3, 30), (4, -1), (9, 90)]
+    fewer: Any = ms.merge(spark, table, source.select("id"), "target.id = source.id")
+    with pytest.raises(InvalidInputError, match="the source lacks n"):
+        fewer.whenMatchedUpdateAll()
+
+
 @pytest.mark.campaign(1 / 4)
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("kind", ["lookup", "vectors"])

@@ -88,9 +88,10 @@ def _answers(answers: dict[str, str], name: str) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("whenMatchedUpdateAll", r"'Merge' has no 'whenMatchedUpdateAll'. Write when_matched_update\(\)"),
+        ("whenMatchedUpdateAl", r"'Merge' has no 'whenMatchedUpdateAl'. Write when_matched_update\(\)"),
+        ("whenNotMatched", r"'Merge' has no 'whenNotMatched'. Write when_not_matched_insert\("),
         ("when_matched_update_all", r"Write when_matched_update\(\)"),
-        ("whenNotMatchedBySourceDelete", "Write when_not_matched_by_source_delete"),
+        ("whennotmatchedbysourcedelete", "Write when_not_matched_by_source_delete"),
         ("when_not_matched_insrt", "Did you mean 'when_not_matched_insert'"),
         ("__wrapped__", "'Merge' has no '__wrapped__'.$"),
     ],
