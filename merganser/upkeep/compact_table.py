@@ -114,7 +114,7 @@ class _Left:
         request: what is still asked for.
         made: the last snapshot; None: none was committed.
         kept: results that fit, and that may be committed only with those of other buckets.
-        lost_rounds: so many rounds in a row have committed nothing.
+        tries: so many rounds in a row have committed nothing; a round that runs counts itself.
         took_s: how long the last of them took.
         first: the files that the first of them was to show.
         sought: the files that the compaction began with, and their buckets; None: there was no round yet.
@@ -125,7 +125,7 @@ class _Left:
     request: CompactionRequest
     made: Snapshot | None = None
     kept: tuple[CommitMessage, ...] = ()
-    lost_rounds: int = 0
+    tries: int = 0
     took_s: float = 0.0
     first: frozenset[str] = frozenset()
     sought: Mapping[str, BucketId] | None = None
@@ -135,7 +135,7 @@ class _Left:
     @property
     def was_last(self) -> bool:
         """Whether no round may follow if this one, too, commits nothing."""
-        return self.lost_rounds == RACE.attempts
+        return self.tries == RACE.attempts
 
     def done(self) -> _Left:
         """Return it with nothing left to do."""
@@ -166,8 +166,11 @@ class _Round:
 
 @contextlib.contextmanager
 def _turn(table: TableDef, env: Env, left: _Left) -> Iterator[Turn]:
-    """Give the turn to commit to a short round after a lost one; others wait for none."""
-    turn = take_turn(table, env) if left.lost_rounds and left.took_s <= _TURN_S else Turn(no_lock)
+    """Give the turn to commit to a short round after a lost one.
+
+    Other rounds commit without it at first, so that no writer waits for a compaction.
+    """
+    turn = take_turn(table, env) if left.tries and left.took_s <= _TURN_S else Turn(no_lock)
     try:
         yield turn
     finally:
@@ -210,7 +213,7 @@ def _round(table: TableDef, env: Env, left: _Left, caller: _Caller, turn: Turn) 
             return left.done()
         raise
     if snapshot is not None:
-        left = replace(left, made=snapshot, lost_rounds=0)
+        left = replace(left, made=snapshot, tries=0)
     if not stale and not kept:
         return left.done()
     request = left.request if kept else replace(left.request, buckets=stale)
@@ -228,7 +231,7 @@ def _planned(table: TableDef, env: Env, left: _Left) -> _Round | None:
     state = Publisher(table, env).latest() if seen.known is None else seen.known.state
     table = newest(table, env, None if seen.known is None else seen)
     publisher = Publisher(table, env)
-    if not left.lost_rounds and left.made is None:
+    if not left.tries and left.made is None:
         check_partitions(table, state.live, left.request)
     waiting = _waiting(table, state.live, left.request)
     if _shown_by_others(left, waiting):
@@ -240,8 +243,8 @@ def _planned(table: TableDef, env: Env, left: _Left) -> _Round | None:
     left = replace(
         left,
         kept=tuple(kept),
-        lost_rounds=left.lost_rounds + 1,
-        first=left.first if left.lost_rounds else frozenset(waiting),
+        tries=left.tries + 1,
+        first=left.first if left.tries else frozenset(waiting),
         sought=_sought(jobs) if left.sought is None else left.sought,
         silent={**left.silent, **{(job.partition, job.bucket): _is_silent(job) for job in jobs}},
     )
@@ -313,9 +316,7 @@ def _shown_by_others(left: _Left, waiting: Mapping[str, BucketId]) -> bool:
     A full compaction is due even so: readers of the fully compacted states wait for it.
     """
     request = left.request
-    return bool(
-        request.inline and not request.full and left.lost_rounds and left.first and left.first.isdisjoint(waiting)
-    )
+    return bool(request.inline and not request.full and left.tries and left.first and left.first.isdisjoint(waiting))
 
 
 def _waiting(table: TableDef, live: LiveFiles, request: CompactionRequest) -> Mapping[str, BucketId]:
