@@ -61,6 +61,7 @@ from merganser.meta.followed import columns_of, for_changing, look
 from merganser.meta.index_manifest import DELETION_VECTORS, HASH
 from merganser.meta.kept import is_kept
 from merganser.meta.live_files import BucketId
+from merganser.meta.refs import MAIN
 from merganser.meta.row_counts import RowCounts, RowEdit
 from merganser.meta.shard_store import ShardStore
 from merganser.meta.shard_stream import stream_of
@@ -100,9 +101,10 @@ _SHARDS: Final = (
 )
 
 _OTHER_COLUMNS: Final = (
-    "The branch {}, so its rows were not asked by the filter or the key. Make it the same in both, or drop the branch "
-    "with table.branches.drop('{}'), and repeat the call."
+    "{} {}, so its rows were not asked by the filter or the key. Make it the same in both{}, and repeat the call."
 )
+
+_OR_DROP: Final = ", or drop the branch with table.branches.drop('{}')"
 
 _INDEX: Final = (
     "The index file was made by another engine, and its type '{}' is not known, so it was not read. Drop the index "
@@ -562,7 +564,8 @@ class Erasing:
             differs = self._finder.differing(line.table)
             if differs is not None:
                 branch = line.table.branch
-                held.append(Holding("branch", branch, branch, _OTHER_COLUMNS.format(differs, branch)))
+                words = ("The table", "") if branch == MAIN else ("The branch", _OR_DROP.format(branch))
+                held.append(Holding("branch", branch, branch, _OTHER_COLUMNS.format(words[0], differs, words[1])))
             reader = MetaReader(line.table.paths, self.env, line.table.name)
             for one in reader.index(reader.snapshots.latest()):
                 if one.index_type not in (HASH, DELETION_VECTORS):

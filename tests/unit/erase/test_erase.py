@@ -877,6 +877,10 @@ def test_a_branch_with_another_key_is_held() -> None:
     [held] = report.held
     assert (held.kind, held.name) == ("branch", "b")
     assert "has the primary key (k), and here it is (key)" in held.advice
+    report = table.branch("b").erase(f"v = '{TOKEN}-here'")
+    assert [(one.kind, one.name) for one in report.held] == [("branch", "main")]
+    assert report.held[0].advice.startswith("The table has the primary key (key), and here it is (k), so")
+    assert "drop" not in report.held[0].advice
     table.branch("b").alter([mg.changes.rename_column("k", "key")])
     assert table.erase(f"v = '{TOKEN}-there'", everywhere=True).is_complete
     assert found(table) == []
