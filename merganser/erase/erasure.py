@@ -91,8 +91,8 @@ _RETRIES: Final = Retries(attempts=20)
 _FOREVER_MS: Final = 1 << 62
 _OUTSIDE: Final = "The file lies outside of the table, so it is as it was. Remove it, or write it without the rows."
 _UNNAMED: Final = (
-    "No snapshot names the file: a writer has not committed it, or was stopped. When no writer runs, call "
-    "table.remove_orphans(older_than=..., dry_run=False), and repeat the call."
+    "No snapshot names the file: a writer has not committed it, or was stopped, or a rollback removed its snapshot. "
+    "When no writer runs, call table.remove_orphans(older_than=..., dry_run=False), and repeat the call."
 )
 
 _SHARDS: Final = (

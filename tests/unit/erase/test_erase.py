@@ -504,11 +504,39 @@ def test_files_that_no_snapshot_names_are_held_until_they_are_removed() -> None:
     report = table.erase(f"k = '{TOKEN}'", everywhere=True)
     assert {one.kind for one in report.held} == {"file"}
     assert "data-torn-0.parquet" in {one.name for one in report.held}
+    assert all("or a rollback removed its snapshot" in one.advice for one in report.held)
     assert found(table)
 
     table.remove_orphans(older_than=datetime.now(UTC) + timedelta(days=1), dry_run=False)
     assert table.erase(f"k = '{TOKEN}'", everywhere=True).is_complete
     assert found(table) == []
+
+
+def test_what_a_rollback_or_a_fast_forward_leaves_is_held_until_it_is_removed() -> None:
+    table = table_of({"bucket": "1"}, "k")
+    table.write([row("a")])
+    table.tags.create("start")
+    table.branches.create("b", tag="start")
+    table.branch("b").write([row("b")])
+    for undo in (lambda: table.rollback(tag="start"), lambda: table.branches.fast_forward("b")):
+        table.write([mine("old")])
+        undo()
+        report = table.erase(f"k = '{TOKEN}'", everywhere=True)
+        assert {one.kind for one in report.held} == {"file"}
+        assert found(table)
+        table.remove_orphans(older_than=datetime.now(UTC) + timedelta(days=1), dry_run=False)
+        assert table.erase(f"k = '{TOKEN}'", everywhere=True).is_complete
+        assert found(table) == []
+
+
+def test_files_of_other_programs_are_neither_searched_nor_removed() -> None:
+    table = table_of({"bucket": "1"}, "k")
+    table.write([mine("old"), row("a")])
+    others = [f"{table.path}/{name}" for name in ("README", "bucket-0/notes.csv", "_tmp/rows.parquet", "index/junk")]
+    for path in others:
+        table.env.storage.create(path, TOKEN.encode())
+    assert table.erase(f"k = '{TOKEN}'", everywhere=True).is_complete
+    assert [path for path in others if table.env.storage.exists(path)] == others
 
 
 def test_rows_that_others_add_afterwards_stay() -> None:
