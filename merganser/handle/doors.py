@@ -35,7 +35,7 @@ def catalog(
     Args:
         options: options of the store, such as `s3.endpoint`; `cache.manifest.max-memory`, such as `1 gb`, limits the
             memory for cached metadata (default 256 MB); and options of new tables behind `table-default.`, such as
-            `table-default.bucket`. Misspelt options are refused.
+            `table-default.bucket`. Misspelt options, also those of other catalogs of the format, are refused.
         clock: a function that returns the current time as an aware datetime; for tests and replays.
 
     Raises:

@@ -85,8 +85,11 @@ _OTHER_KEYS: Final = frozenset({
     "visibility-callback.enabled", "visibility-callback.timeout", "write-buffer-for-append", "write-manifest-cache",
     "write-max-writers-to-spill", "write.batch-memory", "write.batch-size", "zorder.var-length-contribution",
 })  # fmt: skip
-# Keys of the catalogs of other engines that look like ours.
+# Keys of the catalogs of other engines.
 _OTHER_CATALOG_KEYS: Final = frozenset({
+    "allow-upper-case", "catalog-key", "client-pool-size", "default-database", "format-table.enabled",
+    "lock-acquire-timeout", "lock-check-max-sleep", "lock.enabled", "lock.type", "metastore",
+    "resolving-file-io.enabled", "sync-all-properties", "table.type", "warehouse",
     "cache-enabled", "cache.deletion-vectors.max-num", "cache.enabled", "cache.expiration-interval",
     "cache.expire-after-access", "cache.expire-after-write", "cache.manifest.small-file-memory",
     "cache.manifest.small-file-threshold", "cache.partition.max-num", "cache.snapshot.max-num-per-table",
@@ -227,12 +230,13 @@ def check_keys(keys: Iterable[str], *, columns: Sequence[str] | None = None) -> 
             raise InvalidInputError(f"unknown table option '{key}'. Did you mean '{meant}'?", option=key, meant=meant)
 
 
-def check_asked(keys: Iterable[str], arguments: Collection[str] = ()) -> None:
+def check_asked(keys: Iterable[str], arguments: Collection[str] = (), action: str = "") -> None:
     """Refuse keys that stand for no option, where they are meant for one call or handle: they would do nothing.
 
     Args:
         keys: of options; those that only other engines know are taken, since they may be copied from a table.
         arguments: names that the call takes besides options. A key may be one of them, misspelt.
+        action: beginning of the message.
 
     Raises:
         InvalidInputError: names the key and what it may have been meant to be.
@@ -243,7 +247,9 @@ def check_asked(keys: Iterable[str], arguments: Collection[str] = ()) -> None:
         meant = closest(key, arguments) or closest(key, _BY_KEY)
         hint = f"Did you mean '{meant}'?" if meant else "There is none that is similar."
         what = "argument or option" if arguments else "table option"
-        raise InvalidInputError(f"unknown {what} '{key}'. {hint}", option=key, **({"meant": meant} if meant else {}))
+        raise InvalidInputError(
+            f"{action}unknown {what} '{key}'. {hint}", option=key, **({"meant": meant} if meant else {})
+        )
 
 
 def is_of_a_table(key: str) -> bool:
@@ -285,8 +291,20 @@ def check_catalog_keys(keys: Iterable[str], *, what: str) -> None:
         own = key.partition(".")[0].lower() in catalog.OWN_FAMILIES
         if not own and _OTHER_FAMILIES.fullmatch(key):
             continue
-        if meant := _nearest(key, _CATALOG_BY_KEY, cutoff=_CUTOFF_WORDS if own else _CUTOFF):
-            raise InvalidInputError(f"{what}: unknown option '{key}'. Did you mean '{meant}'?", option=key, meant=meant)
+        meant = _nearest(key, _CATALOG_BY_KEY, cutoff=_CUTOFF_WORDS if own else _CUTOFF) or _default_meant(key)
+        if meant := meant or _nearest(key, _OTHER_CATALOG_KEYS, cutoff=_CUTOFF):
+            more = " Give the warehouse as the argument, since no option names it here." if meant == "warehouse" else ""
+            raise InvalidInputError(
+                f"{what}: unknown option '{key}'. Did you mean '{meant}'?{more}", option=key, meant=meant
+            )
+
+
+def _default_meant(key: str) -> str | None:
+    """Return `table-default.bucket` for `table-defaultt.bucket`, or None."""
+    first, dot, rest = key.partition(".")
+    families = [prefix.removesuffix(".") for prefix in catalog.TABLE_DEFAULTS]
+    family = _nearest(first, families, cutoff=_CUTOFF) if dot and first not in families else None
+    return None if family is None else f"{family}.{rest}"
 
 
 def check_texts(options: Mapping[str, str]) -> None:

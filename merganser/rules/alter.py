@@ -22,7 +22,7 @@ from merganser import changes as c
 from merganser.errors import InvalidInputError, a_type
 from merganser.options import write as w
 from merganser.options.option import Option
-from merganser.options.registry import did_you_mean, find_option, normalize_options
+from merganser.options.registry import check_asked, closest, did_you_mean, find_option, normalize_options
 from merganser.options.secrets import check_no_secrets
 from merganser.rules.create import checked_definition, not_null, reserved_name
 from merganser.rules.dialects import translated
@@ -279,6 +279,10 @@ class _Alteration:
         option = find_option(key)
         if option == w.PRIMARY_KEY:
             return self._set_key(())
+        if option is None and key not in self._options:
+            if meant := closest(key, self._options):
+                self._refuse(f"it has no option '{key}'. Did you mean '{meant}'?", option=key, meant=meant)
+            check_asked([key], action=f"{self._what}: ")
         keys = (key,) if option is None else self._spellings(option)
         self._options = self._options.merged(dict.fromkeys(keys))
 

@@ -24,7 +24,7 @@ pruned would be missing there. The option `where` and `ms.read(where=...)` prune
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -79,32 +79,17 @@ from merganser.write.held import drop_held, hold, placed
 from merganser.write.job import Outcome
 
 NAME: Final = "merganser"
-_OWN_OPTIONS: Final = frozenset(
-    [
-        "path",
-        "columns",
-        "where",
-        "snapshot",
-        "tag",
-        "timestamp",
-        "parallelism",
-        "timezone",
-        "casesensitive",
-        "kinds",
-        "commit-user",
-        "identifier",
-        "watermark",
-        "partitionoverwritemode",
-        "replacewhere",
-        "checkpointlocation",
-        "queryname",
-        "compaction",
-        "shards",
-        "start",
-        "before",
-        "full",
-    ]
+_OF_READS: Final = frozenset(
+    ["where", "snapshot", "tag", "timestamp", "parallelism", "shards", "start", "before", "full"]
 )
+_OF_WRITES: Final = frozenset(
+    ["kinds", "commit-user", "identifier", "watermark", "partitionoverwritemode", "replacewhere", "compaction"]
+)
+_OWN_OPTIONS: Final = (
+    _OF_READS | _OF_WRITES | {"path", "columns", "timezone", "casesensitive", "checkpointlocation", "queryname"}
+)
+_SHOWN: Final = {"partitionoverwritemode": "partitionOverwriteMode", "replacewhere": "replaceWhere"}
+"""Options as users write them; Spark gives them in small letters."""
 _ELSEWHERE: Final = {"versionasof": "snapshot", "timestampasof": "timestamp", "as-of-timestamp": "timestamp"}
 """Names of other data sources for our options."""
 _SEQUENCES_PER_TASK: Final = 1 << 32
@@ -166,6 +151,7 @@ class MerganserSource(DataSource):  # type: ignore[misc]
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of `schema`, which is that of `schema()`, or columns of it that the user named."""
+        _check_use(self.options, _OF_WRITES, "writes. Nothing was read")
         if _flag(self.options, "shards"):
             raise InvalidInputError(
                 "option 'shards' is for streams. Nothing was read. Read records of a shard with Table.records.",
@@ -181,6 +167,7 @@ class MerganserSource(DataSource):  # type: ignore[misc]
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a stream."""
+        _check_use(self.options, _OF_WRITES, "writes. Nothing was read")
         request = _request(self.options, schema.names)
         _check_declared(request.table.name, request.schema, schema)
         return StreamReader(request, arrow_schema_of(schema))
@@ -188,6 +175,7 @@ class MerganserSource(DataSource):  # type: ignore[misc]
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of a stream; this checks the schema against the table."""
         options = self.options
+        _check_use(options, _OF_READS, "reads. Nothing was started")
         table = _table(options)
         for key in ("identifier", "watermark", "partitionoverwritemode", "replacewhere"):
             if key in options:
@@ -212,6 +200,8 @@ class MerganserSource(DataSource):  # type: ignore[misc]
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return the writer of rows of a schema; this checks the schema against the table."""
+        _check_use(self.options, _OF_READS, "reads. Nothing was written")
+        _check_use(self.options, frozenset(["compaction"]), "streams. Nothing was written")
         return _Writer(dict(self.options), schema, overwrite)
 
 
@@ -310,6 +300,16 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
         return placed(self._job, outcomes)
 
 
+def _check_use(options: Mapping[str, str], others: Collection[str], what: str) -> None:
+    """Refuse options that would do nothing: those of writes in a read, and the other way round."""
+    for key in options:
+        if key.lower() in others:
+            more = " To write some of the rows, write df.where(...)." if key.lower() == "where" else ""
+            raise InvalidInputError(
+                f"option '{_SHOWN.get(key.lower(), key)}' is for {what}.{more} Leave the option out.", option=key
+            )
+
+
 def _table(options: Mapping[str, str]) -> Table:
     path = options.get("path")
     if not path:
@@ -323,11 +323,9 @@ def _table(options: Mapping[str, str]) -> Table:
         known = find_option(key) or find_catalog_option(key)
         meant = _ELSEWHERE.get(key.lower()) or (closest(key, _OWN_OPTIONS) if known is None else None)
         if meant is not None:
-            shown = {"partitionoverwritemode": "partitionOverwriteMode", "replacewhere": "replaceWhere"}.get(
-                meant, meant
-            )
             raise InvalidInputError(
-                f"unknown option '{key}' of the data source 'merganser'. Did you mean '{shown}'?", option=key
+                f"unknown option '{key}' of the data source 'merganser'. Did you mean '{_SHOWN.get(meant, meant)}'?",
+                option=key,
             )
     return table_at(path, others)
 

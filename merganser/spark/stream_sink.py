@@ -26,6 +26,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
@@ -43,7 +44,7 @@ from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.options import write as w
-from merganser.options.registry import arguments_of, check_asked
+from merganser.options.registry import arguments_of, check_asked, closest, did_you_mean
 from merganser.schema.inner_names import with_names
 from merganser.schema.internal_names import internal_name
 from merganser.spark.access import check_frame, opened
@@ -555,18 +556,37 @@ def total(name: str) -> Column:
     return f.coalesce(f.sum(name), f.lit(0)).alias(name)
 
 
+_TRIGGERS: Final = ("processingTime", "availableNow", "once", "continuous")
+"""Arguments of Spark's `trigger`, of which a query has one."""
+
+
 def triggered(writer: DataStreamWriter, trigger: str | Mapping[str, Any] | None, action: str) -> DataStreamWriter:
     if trigger is None:
         return writer
     if isinstance(trigger, Mapping):
-        return writer.trigger(**trigger)
+        if len(trigger) != 1 or (unknown := [str(key) for key in trigger if key not in _TRIGGERS]):
+            hint = did_you_mean(unknown[0], _TRIGGERS) if len(trigger) == 1 else f"Give one of {', '.join(_TRIGGERS)}."
+            raise InvalidInputError(f"{action}: trigger is {dict(trigger)!r:.80}. {hint} Nothing was started.")
+        try:
+            return writer.trigger(**trigger)
+        except (TypeError, ValueError, PySparkException) as error:
+            said = str(error).strip().rstrip(".")
+            raise InvalidInputError(
+                f"{action}: trigger is {dict(trigger)!r:.80}: {said}. Nothing was started."
+            ) from error
     if not isinstance(trigger, str):
         raise InvalidInputError(
             f"{action}: trigger is {trigger!r:.50}. Give a text such as '10 seconds' or 'availableNow', or the "
             "arguments of Spark's trigger as a dict. Nothing was started."
         )
     plain = trigger.replace("-", "").replace("_", "").strip().lower()
-    return writer.trigger(availableNow=True) if plain == "availablenow" else writer.trigger(processingTime=trigger)
+    if plain == "availablenow":
+        return writer.trigger(availableNow=True)
+    if closest(plain, ["availablenow"]):
+        raise InvalidInputError(
+            f"{action}: trigger is {trigger!r:.50}. Did you mean 'availableNow'? Nothing was started."
+        )
+    return triggered(writer, {"processingTime": trigger}, action)
 
 
 class _Sink:

@@ -35,9 +35,10 @@ def alteration(reader: Reader, name: s.Name) -> s.Statement:
                 reader.fail(f"expected = behind the option '{key}'")
             return s.SetOptions(name, {key: option_value(reader)}, spec, text=source)
         case "RESET" | "UNSET":
+            if_exists = False
             if verb == "UNSET":
                 reader.expect("TBLPROPERTIES")
-                reader.if_exists()
+                if_exists = reader.if_exists()
             keys = []
             if reader.take("("):
                 while True:
@@ -47,7 +48,7 @@ def alteration(reader: Reader, name: s.Name) -> s.Statement:
                 reader.expect(")")
             else:
                 keys.append(option_key(reader))
-            return s.ResetOptions(name, tuple(keys), text=source)
+            return s.ResetOptions(name, tuple(keys), if_exists, text=source)
         case "COMPACT":
             return s.Compact(name, spec, text=source)
         case "CLUSTERED":

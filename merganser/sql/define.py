@@ -14,7 +14,7 @@ from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundErro
 from merganser.expr.setting import Setting
 from merganser.handle.table import Table
 from merganser.meta.table_state import MetaReader
-from merganser.options.registry import did_you_mean
+from merganser.options.registry import did_you_mean, is_of_a_table
 from merganser.schema import types as t
 from merganser.schema.types_text import UNNUMBERED
 from merganser.sql import statements as s
@@ -343,9 +343,11 @@ def _track_partition(state: State, statement: s.SetOptions) -> Result:
 
 
 def _reset_options(state: State, engine: Engine, statement: s.ResetOptions) -> Result:
-    made: list[ch.Change] = [
-        ch.set_comment(None) if key == _COMMENT else ch.remove_option(key) for key in statement.keys
-    ]
+    keys = statement.keys
+    if statement.if_exists:
+        there = state.table(statement.name).options
+        keys = tuple(key for key in keys if key == _COMMENT or key in there or is_of_a_table(key))
+    made: list[ch.Change] = [ch.set_comment(None) if key == _COMMENT else ch.remove_option(key) for key in keys]
     return _alter(state, statement.name, made)
 
 

@@ -163,6 +163,7 @@ class ResetOptions(Statement):
 
     name: Name
     keys: tuple[str, ...]
+    if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)

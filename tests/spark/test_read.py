@@ -159,6 +159,27 @@ def test_errors_of_the_source_carry_our_class_and_text(spark: SparkSession, tmp_
         spark.read.schema("id string").format("merganser").load(orders.path).collect()
 
 
+@pytest.mark.parametrize("key", ["commit-user", "identifier", "kinds", "partitionOverwriteMode", "compaction"])
+def test_options_of_writes_are_refused_in_reads(spark: SparkSession, orders: mg.Table, key: str) -> None:
+    with pytest.raises(PySparkException, match=f"option '{key}' is for writes. Nothing was read. Leave the option out"):
+        spark.read.format("merganser").option(key, "1").load(orders.path).collect()
+    rows = spark.readStream.format("merganser").option(key, "1").load(orders.path)
+    query = rows.writeStream.format("noop").trigger(availableNow=True).start()
+    with pytest.raises(PySparkException, match=f"option '{key}' is for writes. Nothing was read"):
+        query.awaitTermination()
+
+
+@pytest.mark.parametrize(("key", "use"), [("where", "reads"), ("snapshot", "reads"), ("compaction", "streams")])
+def test_options_of_reads_and_streams_are_refused_in_writes(
+    spark: SparkSession, orders: mg.Table, key: str, use: str
+) -> None:
+    before = orders.latest_snapshot().id
+    rows = ms.read(spark, orders)
+    with pytest.raises(PySparkException, match=f"option '{key}' is for {use}. Nothing was written"):
+        rows.write.format("merganser").mode("append").option(key, "1").save(orders.path)
+    assert orders.latest_snapshot().id == before
+
+
 def test_the_data_source_appends_and_overwrites(spark: SparkSession, orders: mg.Table) -> None:
     data = spark.createDataFrame(
         [("d0", 1, 9.0, None, "+I"), ("d1", 5, 1.0, None, "-D")],

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -195,8 +195,20 @@ def test_what_cannot_be_written_is_refused_before_the_start(
         (lambda: ms.write_stream(frame, visits, place, kinds="op", commit_user=""), "commit_user is ''"),
         (lambda: ms.write_stream(frame.drop("page"), visits, place, kinds="op"), "page"),
         (lambda: ms.write_stream(frame, visits, place, kinds="op", **{"bukcet": "1"}), "bucket"),
+        (lambda: ms.write_stream(frame, visits, place, kinds="op", trigger="availableNowz"), "mean 'availableNow'"),
+        (lambda: ms.write_stream(frame, visits, place, kinds="op", trigger="soon"), "'soon'}: .*Nothing was started"),
+        (
+            lambda: ms.write_stream(frame, visits, place, kinds="op", trigger={"availableNo": True}),
+            "Did you mean 'availableNow'. Nothing was started",
+        ),
+        (lambda: ms.write_stream(frame, visits, place, kinds="op", trigger={"once": 3}), "{'once': 3}: .*Nothing"),
+        (lambda: ms.write_stream(frame, visits, place, kinds="op", trigger={}), "Give one of processingTime, "),
     ):
         with pytest.raises(InvalidInputError, match=said):
             broken()
-    assert not Path(place).exists()
+    rows = frame.drop("op").writeStream.format("merganser").option("checkpointLocation", place)
+    with pytest.raises(PySparkException, match=r"option 'where' is for reads. Nothing was started. To write some of"):
+        rows.option("where", "id = 1").trigger(availableNow=True).start(visits.path).awaitTermination()
+    assert visits.latest_snapshot() is None
+    assert not any((Path(place) / "commits").glob("[0-9]*"))
     assert spark.streams.active == []

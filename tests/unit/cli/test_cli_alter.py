@@ -43,6 +43,12 @@ def test_a_table_gets_a_primary_key(run: Run, orders: mg.Table) -> None:
     assert mg.table(log.path).read().to_pylist() == [{"id": 1, "v": 2}]
 
 
+def test_an_option_that_there_is_not_is_not_removed(run: Run, orders: mg.Table) -> None:
+    refused = run("alter", "remove-option", "shop.orders", "snapshot.time-retaind")
+    assert refused.code == 1
+    assert "unknown table option 'snapshot.time-retaind'. Did you mean 'snapshot.time-retained'?" in refused.err
+
+
 def test_nullability_is_changed_and_refusals_say_why(run: Run, orders: mg.Table) -> None:
     refused = run("alter", "set-nullable", "shop.orders", "note", "false")
     assert refused.code == 1

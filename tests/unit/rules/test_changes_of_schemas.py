@@ -300,6 +300,18 @@ def test_some_options_never_change(key):
     assert f"'{key}' cannot change" in said
 
 
+def test_an_option_that_there_is_not_is_not_removed():
+    schema = keyed(**{"bucket": "2", "team.owner": "x"})
+    assert "team.owner" not in after(c.remove_option("team.owner"), schema=schema).options
+    after(c.remove_option("snapshot.time-retained"), c.remove_option("hive.x"), schema=schema)
+    said = refused(c.remove_option("snapshot.time-retaind"), schema=schema)
+    assert "unknown table option 'snapshot.time-retaind'. Did you mean 'snapshot.time-retained'?" in said
+    assert "it has no option 'team.ownr'. Did you mean 'team.owner'?" in refused(
+        c.remove_option("team.ownr"), schema=schema
+    )
+    assert "There is none that is similar" in refused(c.remove_option("xyzzy"), schema=schema)
+
+
 def test_an_option_may_be_set_to_the_value_that_it_has():
     schema = keyed()
     for key, value in (("merge-engine", "deduplicate"), ("bucket", 2), ("primary-key", "dt,id"), ("partition", "dt")):

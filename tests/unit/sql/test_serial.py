@@ -73,6 +73,13 @@ def test_rows_without_a_key_are_found_by_all_of_their_columns(session: Session) 
         session.sql("DELETE FROM nested WHERE size(tags) IN (SELECT k FROM u)")
 
 
+def test_an_option_that_there_is_not_is_unset_only_if_it_may_be_missing(session: Session) -> None:
+    session.sql("CREATE TABLE t (k INT) TBLPROPERTIES ('team.owner' = 'x')")
+    session.sql("ALTER TABLE t UNSET TBLPROPERTIES IF EXISTS ('team.owner', 'team.ownr', 'bucket')")
+    with pytest.raises(InvalidInputError, match=r"unknown table option 'bukcet'. Did you mean 'bucket'"):
+        session.sql("ALTER TABLE t UNSET TBLPROPERTIES ('bukcet')")
+
+
 def test_a_statement_gives_up_after_its_retries(session: Session) -> None:
     made(session.sql, "key")
     session.sql("ALTER TABLE t SET ('commit.max-retries' = '2', 'commit.max-retry-wait' = '1 ms')")
