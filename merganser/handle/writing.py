@@ -373,7 +373,7 @@ class WriteVerbs(TableBase):
 
         Args:
             partitions: specs such as {"dt": "2026-01-01"}, which may name only some of the partition columns. Text
-                stands for a value of any type.
+                stands for a value of any type, as in the names of directories: "2026-01-01" for a DATE.
         """
         if isinstance(partitions, Iterable) and not isinstance(partitions, str | Mapping):
             partitions = list(partitions)

@@ -14,7 +14,7 @@ halving. Rows in messages count from 1; `context["row"]` counts from 0.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -610,7 +610,22 @@ def _conversion(found: pa.DataType, kind: t.DataType, target: pa.DataType, path:
             if found.tz is not None:
                 return _safe(target)
             hint, retype = "It is a wall clock and the column an instant: give it a zone first", ""
+    if _is_text(found) and (value := _PYTHON_VALUES.get(type(kind))):
+        hint = f"Cast it (in Python: give {value})"
     raise _MismatchError(path, found, _bare(kind), hint, retype)
+
+
+_PYTHON_VALUES: Final[Mapping[type[t.DataType], str]] = {
+    t.Date: "datetime.date",
+    t.Time: "datetime.time",
+    t.Timestamp: "datetime.datetime",
+    t.LocalZonedTimestamp: "datetime.datetime with a time zone",
+    t.Decimal: "decimal.Decimal",
+    **dict.fromkeys((t.TinyInt, t.SmallInt, t.Int, t.BigInt), "int"),
+    **dict.fromkeys((t.Float, t.Double), "float"),
+    t.Boolean: "bool",
+}
+"""What to give in dicts, where no column can be cast."""
 
 
 def _safe(target: pa.DataType) -> _Convert:

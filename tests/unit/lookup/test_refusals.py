@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -256,3 +257,15 @@ def test_a_damaged_file_is_named_and_other_keys_are_answered(
         assert len(lookup.lookup(rest)) == len(rest)
         victim.write_bytes(whole)
         assert answered(lookup.lookup(every)) == wanted
+
+
+def test_a_key_of_text_for_a_date_is_refused_with_the_value_to_give(catalog: mg.Catalog) -> None:
+    table = catalog.create_table(
+        "db.t", {"id": "INT", "day": "DATE"}, primary_key=["id", "day"], options={"bucket": "1"}
+    )
+    with pytest.raises(InvalidInputError, match=r"is string .* and DATE .* Cast it \(in Python: give datetime.date\)"):
+        table.lookup({"id": 1, "day": "2026-10-03"})
+    with pytest.raises(InvalidInputError, match=r"Nothing was written. Cast it \(in Python: give datetime.date\)"):
+        table.write([{"id": 1, "day": "2026-10-03"}])
+    with pytest.raises(InvalidInputError, match=r"Cast it \(in Python: give int\)"):
+        table.lookup({"id": "1", "day": date(2026, 10, 3)})
