@@ -21,7 +21,19 @@ _IN_PYTHON: Final = (
     (r"types=\{'([^']*)': '([^']*)'\}", r"--type '\1=\2'"),
     (r"[Pp]ass parameters=\{'(\w+)': \.\.\.\}", r"pass --parameter \1=VALUE"),
     (r"\b(table|start)=(?=[ ,.])", r"--\1"),
-    (r"\bNone(?=: where it is now| for it\.)", "-"),
+    (r"\bNone(?=: where it is now| for it\.| for other sources| for those that are no tables)", "-"),
+    (
+        r"Roll '([^']*)' back with table\.rollback\(snapshot=(\d+)\)",
+        r"Roll it back with `merganser rollback \1 --snapshot \2`",
+    ),
+    (r"table\.remove_orphans\(\)", "`merganser orphans`"),
+    (
+        r"call table\.remove_orphans\(older_than=\.\.\., dry_run=False\)",
+        "run `merganser orphans --older-than TIME --remove`",
+    ),
+    (r"table\.expire\(\.\.\.\)", "`merganser expire`"),
+    (r"table\.(tag|consumer)s\.drop\('([^']*)'\)", r"`merganser \1 drop TABLE \2`"),
+    (r"erase\(\.\.\., everywhere=True\)", "`merganser erase --everywhere`"),
     (r"name the columns that you give", "name those that the files have with --columns"),
 )
 """Advice for Python callers in error messages, and the same advice for the command line."""

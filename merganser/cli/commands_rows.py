@@ -246,6 +246,7 @@ def erase(
 
     With --everywhere, the command fails if something still holds the rows. It can be repeated.
     """
+    from merganser.cli.advice import at_the_shell
     from merganser.cli.output import sink_of
     from merganser.cli.render import stderr
     from merganser.cli.target import table_of
@@ -255,10 +256,8 @@ def erase(
         done = opened.erase(where, everywhere)
         if sink is not None:
             sink.write(done.to_json().encode() + b"\n")
-    print(done)
+    print(at_the_shell(str(done)))
     if not done.is_complete and everywhere:
-        for advice in dict.fromkeys(one.advice for one in done.held):
-            stderr().print(advice, soft_wrap=True)
         raise typer.Exit(1)
     if not done.is_complete:
         stderr().print("--everywhere ends what still holds the rows", soft_wrap=True)

@@ -10,6 +10,8 @@ import typer
 from merganser.cli.arguments import Store, TableName, Warehouse, Where
 
 _SHOWN_ROWS: Final = 200
+_STARTS: Final = ("latest", "latest-full")
+"""Where `tail` can begin: the starts of a stream that need no option beside them."""
 
 
 def enable(
@@ -105,6 +107,8 @@ def tail(
     store: Store = None,
 ) -> None:
     """Show the changes of a table as they come, until Ctrl-C. Of many changes at once, the first are shown."""
+    if start not in _STARTS:
+        raise typer.BadParameter(f"'{start}' is none. Give one of {', '.join(_STARTS)}.", param_hint="--from")
     from rich.text import Text
 
     from merganser.cli import render

@@ -101,6 +101,7 @@ class Erasure:
             lines.append(f"ended      {_listed(self.ended)}")
         if self.held:
             lines.append(f"still held {_listed(self.held)}")
+            lines += [f"           {advice}" for advice in dict.fromkeys(one.advice for one in self.held if one.advice)]
         else:
             lines.append("complete   no file of the table holds an erased row")
         return "\n".join(lines)

@@ -366,7 +366,8 @@ def _erase(state: State, engine: Engine, given: Given) -> Result:
     report = table_named(state, given).erase(
         given["where"], everywhere=_flag(given, "everywhere", False), timezone=state.zone
     )
-    return rows_of(["is_complete", "report"], [[report.is_complete, str(report)]], [pa.bool_(), pa.string()])
+    lines = [[report.is_complete, line] for line in str(report).splitlines()]
+    return rows_of(["is_complete", "report"], lines, [pa.bool_(), pa.string()])
 
 
 def _clone(state: State, engine: Engine, given: Given) -> Result:

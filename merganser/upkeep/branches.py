@@ -44,6 +44,7 @@ from merganser.meta.snapshot import Snapshot, same_snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
+from merganser.options.registry import did_you_mean
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths, join
 from merganser.upkeep.garbage import remove_unneeded
@@ -98,8 +99,11 @@ def drop_branch(table: TableDef, env: Env, name: str) -> None:
     check_branch_name(name, what=f"cannot drop a branch of '{table.name}'")
     home = table.paths.of_branch(name)
     if not env.storage.list(home.metadata_root):  # what is left of a removal that was stopped is removed, too
+        names = BranchStore(table.paths, env, table.name).names()
+        hint = did_you_mean(name, names) if names else "The table has none."
         raise NotFoundError(
-            f"cannot drop branch '{name}' of '{table.name}': there is none of this name. Nothing was changed.",
+            f"cannot drop branch '{name}' of '{table.name}': there is none of this name. Nothing was changed. "
+            f"{hint} If a call that dropped it was stopped, table.remove_orphans() lists the files that it left.",
             table=table.name,
             branch=name,
         )

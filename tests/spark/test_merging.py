@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
@@ -215,6 +218,28 @@ def test_clauses_have_the_names_of_delta(spark: SparkSession, catalog: mg.Catalo
     fewer: Any = ms.merge(spark, table, source.select("id"), "target.id = source.id")
     with pytest.raises(InvalidInputError, match="the source lacks n"):
         fewer.whenMatchedUpdateAll()
+
+
+def test_names_are_looked_for_without_a_log_of_errors(spark: SparkSession, catalog: mg.Catalog) -> None:
+    table = catalog.create_table("shop.quiet", {"id": "INT", "n": "INT"}, primary_key=["id"])
+    source = spark.createDataFrame([(1, 10)], "id int, n int")
+    seen: list[str] = []
+
+    class Seen(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            seen.append(record.getMessage())
+
+    handler, log = Seen(), PySparkLogger.getLogger("DataFrameQueryContextLogger")
+    log.addHandler(handler)
+    try:
+        ms.merge(spark, table, source.alias("s"), "t.id = s.id").when_not_matched_insert().execute()
+        assert seen == []
+        with pytest.raises(AnalysisException):
+            source.select(f.col("nothing")).collect()
+        assert seen  # errors of others are logged as before
+    finally:
+        log.removeHandler(handler)
+    assert table.read().to_pylist() == [{"id": 1, "n": 10}]
 
 
 @pytest.mark.campaign(1 / 4)

@@ -52,7 +52,10 @@ def test_changes_are_shown_as_they_come(run: Run, orders: mg.Table) -> None:
     assert len(lines) == orders.read().to_arrow().num_rows
     assert all(line.startswith("+I id=") for line in lines)
     assert run("tail", "shop.orders", "--once").out == ""
-    assert run("tail", "shop.orders", "--from", "yesterday", "--once").code == 1
+    for start in ("yesterday", "from-snapshot", "compacted-full"):
+        refused = run("tail", "shop.orders", "--from", start, "--once")
+        assert refused.code == 2
+        assert f"'{start}' is none. Give one of latest, latest-full." in " ".join(refused.err.split())
     assert run("followers", "shop.orders", "--checkpoints", "d.nope").code == 1
 
 

@@ -259,6 +259,16 @@ def test_a_branch_that_is_not_there_is_named(orders: mg.Table, catalog: mg.Catal
         orders.branches.create("b", tag="v9")
 
 
+def test_a_branch_that_is_not_there_is_not_dropped_and_those_that_are_are_named(orders: mg.Table) -> None:
+    with pytest.raises(NotFoundError, match=r"The table has none. If a call that dropped it was stopped, .*orphans"):
+        orders.branches.drop("tst")
+    orders.branches.create("test")
+    with pytest.raises(NotFoundError, match=r"Nothing was changed. Did you mean 'test'\? If a call that dropped it"):
+        orders.branches.drop("tst")
+    with pytest.raises(NotFoundError, match="Choose from 'test'"):
+        orders.branches.drop("other")
+
+
 def test_a_branch_that_is_dropped_is_gone_and_the_table_is_not(orders: mg.Table) -> None:
     orders.tags.create("v1", snapshot=2)
     orders.branches.create("b", tag="v1")

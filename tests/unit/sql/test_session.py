@@ -348,3 +348,14 @@ def test_a_session_computes_in_its_time_zone(session: Session, zone: str, hour: 
     session.sql(f"SET timezone = '{zone}'")
     found = session.sql("SELECT hour(t) AS h, minute(t) AS m FROM z WHERE t < TIMESTAMP_LTZ '2026-01-03 00:00:00Z'")
     assert found.to_pylist() == [{"h": hour, "m": minute}]
+
+
+def test_the_report_of_an_erasure_is_a_row_for_each_line(session: Session) -> None:
+    session.sql("CREATE TABLE erased (id INT, who STRING, PRIMARY KEY (id) NOT ENFORCED)")
+    session.sql("INSERT INTO erased VALUES (1, 'a'), (2, 'b')")
+    found = session.sql("CALL sys.erase('default.erased', 'id = 1', true)")
+    assert found.column("is_complete").to_pylist() == [True] * found.num_rows
+    lines = found.column("report").to_pylist()
+    assert lines[0] == "erased 1 row of default.erased where id = 1"
+    assert lines[-1] == "complete   no file of the table holds an erased row"
+    assert not any("\n" in line for line in lines)

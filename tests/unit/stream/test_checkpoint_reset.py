@@ -337,4 +337,7 @@ def test_the_command_line_resets_a_query(engine: Engine, capsys: pytest.CaptureF
     assert engine.same()
     assert run(source, "--start", "2")[0] == 0
     assert engine.offset(engine.log("offsets")[-1]) != engine.offset(0)
+    code, said = run("-", source, "--start", "-", "--start", "-")
+    assert code == 1
+    assert "order of the query, with - for those that are no tables" in " ".join(said.split())
     assert run("-", "--start", "-")[0] == 1
