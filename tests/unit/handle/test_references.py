@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -479,7 +480,7 @@ def test_a_rollback_tells_of_rows_whose_compaction_it_took_back(
     table.write([{"id": 2, "n": 2}])
     appended = next(s.id for s in table.snapshots() if s.id > compacted.id)
     table.rollback(appended)
-    assert (caplog.messages == []) == (waits is None)
+    assert bool(_warned(caplog)) == (waits is not None)
     if waits is not None:
         assert f": {waits} get the rows of 1 data file with the next compaction" in caplog.text
         assert f"Call Table.compact({'full=True' if full else ''})," in caplog.text
@@ -489,7 +490,7 @@ def test_a_rollback_tells_of_rows_whose_compaction_it_took_back(
             assert [row["id"] for row in table.changes(appended).to_pylist()] == [2]
         caplog.clear()
         table.rollback(compacted.id)
-        assert caplog.messages == []
+        assert _warned(caplog) == []
 
 
 # consumers
@@ -571,3 +572,7 @@ def test_system_tables_show_tags_branches_and_consumers(orders: mg.Table) -> Non
     assert (behind["next_snapshot_id"], behind["lag_snapshots"]) == (2, newest.id - 1)
     assert behind["lag_seconds"] == pytest.approx(seconds)
     assert (ahead["next_snapshot_id"], ahead["lag_snapshots"], ahead["lag_seconds"]) == (5, 0, 0.0)
+
+
+def _warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
