@@ -179,6 +179,7 @@ def test_all_types(native: Native, catalog: mg.Catalog) -> None:
     assert native.whole
 
 
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("kind", ["BIGINT", "DECIMAL(38, 10)", "STRING", "BYTES", "TIMESTAMP(6)", "TIMESTAMP_LTZ(3)"])
 def test_keys_are_hidden_by_newer_ones(native: Native, catalog: mg.Catalog, kind: str, hidden_by: str) -> None:
     table = with_hidden_keys(catalog, kind)
@@ -207,6 +208,7 @@ def sums(table: mg.Table, where: str) -> list[dict[str, Any]]:
     return [{"n": rows.num_rows, "k": sum(rows.column("k").to_pylist()), "v": sum(rows.column("v").to_pylist())}]
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("vectorized", ["true", "false"])
 def test_positions_are_of_the_file(
     native: Native, catalog: mg.Catalog, settings: Callable[[str, str], None], vectorized: str

@@ -159,6 +159,7 @@ def test_errors_of_the_source_carry_our_class_and_text(spark: SparkSession, tmp_
         spark.read.schema("id string").format("merganser").load(orders.path).collect()
 
 
+@pytest.mark.campaign(1 / 5)
 @pytest.mark.parametrize("key", ["commit-user", "identifier", "kinds", "partitionOverwriteMode", "compaction"])
 def test_options_of_writes_are_refused_in_reads(spark: SparkSession, orders: mg.Table, key: str) -> None:
     with pytest.raises(PySparkException, match=f"option '{key}' is for writes. Nothing was read. Leave the option out"):
