@@ -163,8 +163,8 @@ def no_method(instance: Any, name: str, known: Mapping[str, str]) -> AttributeEr
 def no_name(owner: str, name: str, own: Iterable[str], known: Mapping[str, str]) -> AttributeError:
     """Return the error of a name that a class or a module lacks, with the one to write.
 
-    A name that removes something is suggested for a slip of letters only: who looks for another verb must not find one
-    that deletes.
+    A name that removes something is suggested only if it differs by a letter or two. A search for another verb must not
+    end in one that deletes.
 
     Args:
         owner: the class or module, as the message names it.

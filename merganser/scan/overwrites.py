@@ -52,15 +52,18 @@ def replaced_in(table: TableDef, env: Env, snapshot: Snapshot) -> frozenset[byte
 
     A commit that gave the table its primary key changed no row for readers.
     """
-    if _gave_the_key(table, env, snapshot):
-        return frozenset()
-    reader = MetaReader(table.paths, env, table.name)
     try:
-        return frozenset(entry.partition for entry in reader.delta(snapshot))
+        return _replaced_in(table, env, snapshot)
     except FormatError:
-        if reader.snapshots.get(snapshot.id) is not None:
+        if SnapshotStore(table.paths, env, table.name).get(snapshot.id) is not None:
             raise
         return None
+
+
+def _replaced_in(table: TableDef, env: Env, snapshot: Snapshot) -> frozenset[bytes]:
+    if _gave_the_key(table, env, snapshot):
+        return frozenset()
+    return frozenset(entry.partition for entry in MetaReader(table.paths, env, table.name).delta(snapshot))
 
 
 def why_unknown(table: TableDef, env: Env, snapshot: Snapshot) -> str | None:
@@ -95,10 +98,8 @@ def plan_overwrite(
         table = replace(table, options=table.options.merged({r.DELETION_VECTORS_MERGE_ON_READ.key: "true"}))
     store = SnapshotStore(table.paths, env, table.name)
     skipped = left_out(snapshot)
-    partitions = frozenset[bytes]() if skipped is None else replaced_in(table, env, snapshot)
-    if partitions is None:
-        store.load(snapshot.id)  # says that it has expired
-    if not partitions or not (partitions := partitions - (skipped or frozenset())):
+    partitions = frozenset[bytes]() if skipped is None else _replaced_in(table, env, snapshot) - skipped
+    if not partitions:
         return job, ()
     ends = Difference(store.load(snapshot.id - 1) if snapshot.id > 1 else None, snapshot)
     plan = plan_diff(table, env, ends, replace(job, table=table), published_in=partitions)

@@ -253,7 +253,7 @@ class SinkRequest:
         """Return the transaction of a batch. The checkpoint and the newest state are asked for at once.
 
         Raises:
-            ConflictError: the table was made anew since the last batch.
+            ConflictError: the table was dropped and re-created since the last batch.
         """
         env, checkpoint = self.here(), self._checkpoint()
         find = partial(look, self.table, env)

@@ -114,7 +114,7 @@ class _Left:
         request: what is still asked for.
         made: the last snapshot; None: none was committed.
         kept: results that fit, and that may be committed only with those of other buckets.
-        tries: so many rounds in a row have committed nothing; a round that runs counts itself.
+        tries: number of rounds in a row without a commit; a round that runs counts itself.
         took_s: how long the last of them took.
         first: the files that the first of them was to show.
         sought: the files that the compaction began with, and their buckets; None: there was no round yet.
