@@ -226,6 +226,16 @@ def rows_version(newest_first: Iterator[Snapshot]) -> tuple[str, Snapshot | None
     return version, None
 
 
+def _same_rows(newest_first: Iterator[Snapshot]) -> set[str]:
+    """Return all texts by which `rows_version` may have named these rows: what changed them last may have expired."""
+    names = set[str]()
+    for snapshot in newest_first:
+        names.add(snapshot.delta_manifest_list)
+        if snapshot.commit_kind in (APPEND, OVERWRITE):
+            break
+    return names or {""}
+
+
 def check_after(
     messages: Sequence[CommitMessage], newest_first: Callable[[], Iterator[Snapshot]], *, table: str
 ) -> None:
@@ -239,7 +249,7 @@ def check_after(
         ConflictError: another commit has changed rows. Nothing was changed.
     """
     asked = {message.after for message in messages if message.after is not None}
-    if not asked or asked == {rows_version(newest_first())[0]}:
+    if not asked or (len(asked) == 1 and asked <= _same_rows(newest_first())):
         return
     raise ConflictError(
         f"cannot commit to '{table}': another writer has changed rows since this change began, and keys of this table "

@@ -292,3 +292,15 @@ def test_pieces_of_keys_in_any_order_are_known_once_each(budget: int, monkeypatc
     assert len(places) == len(told)
     found = places.find(_hashes(list(told))).tolist()
     assert all(place in among for place, among in zip(found, told.values(), strict=True))
+
+
+def test_a_write_goes_on_where_the_commit_that_changed_rows_last_has_expired() -> None:
+    """The process still knows that commit; what a write begins with knows the snapshots that are there."""
+    table = _table(write_only="true")
+    table.write([{"k": 1, "p": "a", "v": 1, "w": 1}])
+    table.write([{"k": 2, "p": "a", "v": 2, "w": 2}])
+    table.compact(full=True)
+    table.expire(retain_max=1, retain_min=1, older_than="2100-01-01")
+    assert [one.commit_kind for one in table.snapshots()] == ["COMPACT"]
+    table.write([{"k": 1, "p": "b", "v": 3, "w": 3}])
+    assert _rows(table) == {1: {"p": "b", "v": 3, "w": 3}, 2: {"p": "a", "v": 2, "w": 2}}
