@@ -30,6 +30,11 @@ class Rescale:
     snapshot: Snapshot
     partitions: Mapping[bytes, tuple[int, int]]
 
+    @property
+    def numbers(self) -> set[int]:
+        """The numbers of buckets after."""
+        return {after for _, after in self.partitions.values()}
+
 
 def rescaled(number: int) -> dict[str, str]:
     """Return the property of a snapshot that rescales."""

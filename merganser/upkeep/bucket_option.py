@@ -7,9 +7,10 @@ the snapshot names the rescale, and no schema since has another number. The next
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 
 from merganser.meta.layout import options_since
-from merganser.meta.lineage import last_rescale, moved
+from merganser.meta.lineage import last_rescale, rescales
 from merganser.meta.next_schema import make_next_schema
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
@@ -47,19 +48,16 @@ def wanted_buckets(table: TableDef, env: Env, state: TableState) -> int | None:
     Args:
         state: the newest one.
     """
-    if state.snapshot is None or table.bucket <= 0 or not (number := last_rescale(state.snapshot)):
+    if table.bucket <= 0:
         return None
-    reader = MetaReader(table.paths, env, table.name)
-    made = reader.snapshots.get(number)
-    if made is None:
+    made = list(islice(rescales(MetaReader(table.paths, env, table.name), state.snapshot), 2))
+    if not made:
         return None
-    known = options_since(table, env, made.schema_id)
-    if len(set(known)) > 1:  # it was set, by the rescale or by a person
-        return None
-    wanted = {after for _, after in moved(reader.delta(made)).values()}.difference(known).intersection(
-        state.live.totals
-    )
-    return next(iter(wanted), None)
+    known = options_since(table, env, made[0].snapshot.schema_id)
+    # The rescale before it may have set its number late, where the store has no locks.
+    if not {known[0], *(number for one in made[1:] for number in one.numbers)}.issuperset(known):
+        return None  # it was set, by the rescale or by a person
+    return next(iter(made[0].numbers.difference(known).intersection(state.live.totals)), None)
 
 
 def is_overtaken(table: TableDef, env: Env, state: TableState) -> bool:

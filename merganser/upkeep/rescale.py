@@ -6,7 +6,8 @@ No row changes, so streams and changelogs go on; what a full compaction would pu
     rewrite   jobs that share no bucket, on the caller's cores (`lsm.rescale`)
     commit    if others added files meanwhile, these are split as they are, and the commit is tried again; if others
               replaced files, their partitions are done anew. After two lost rounds writers wait for the commit.
-    option    a new schema with the number of buckets, so that later writers use it
+    option    a new schema with the number of buckets, so that later writers use it. Rows that came to new partitions
+              meanwhile move first
 
 Of several rescales at a time, the one that commits last decides: the others set no option, and move nothing back.
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from math import gcd
 from typing import Any
 
@@ -73,16 +75,21 @@ def rescale(
     check_rescale(table, env, buckets, partitions)
     request = CompactionRequest(full=True, partitions=partitions)
     made = None
-    while True:
-        moved = _moved(table, env, buckets, request, run or on_threads(env), made)
-        made = moved or made
-        # Rows of new partitions may have come with the old number before the option was set, here or by a writer.
+    for rounds in count(1):
+        made = _moved(table, env, buckets, request, run or on_threads(env), made) or made
         if table.bucket == POSTPONE:
             return made
         with take_turn(table, env):  # who commits to a new partition looks at the option in the same turn
+            state = Publisher(table, env).latest()
+            # Rows of new partitions may have come with the old number. They move before the option says another one,
+            # or writers that begin then would be refused; unless others write new partitions again and again.
+            waits = not _is_overruled(made, state) and _wanted(table, state.live, buckets, request)
+            if waits and rounds < RACE.attempts:
+                continue
             was_set = set_buckets(table, env, buckets, rescale=0 if made is None else made.id)
-        if not (was_set or moved):
+        if not was_set:
             return made
+    raise AssertionError("the loop ends with a return")
 
 
 def check_rescale(
@@ -149,7 +156,7 @@ def _moved(
             if attempt.number > 1:
                 turn = take_turn(table, env)
             state = Publisher(table, env).latest()
-            if made is not None and state.snapshot is not None and last_rescale(state.snapshot) > made.id:
+            if _is_overruled(made, state):
                 remove_files(table, env, [message for part in parts.values() for message in part.messages])
                 return None
             table = newest(table, env)
@@ -188,6 +195,11 @@ def _moved(
         raise
     finally:
         turn.end()
+
+
+def _is_overruled(made: Snapshot | None, state: TableState) -> bool:
+    """Return whether another rescale committed after a snapshot of this one; None: it made none."""
+    return made is not None and state.snapshot is not None and last_rescale(state.snapshot) > made.id
 
 
 def _planned(

@@ -30,6 +30,7 @@ from merganser.commit.turns import Turn, rest_if_crowded, take_turn
 from merganser.errors import CommitUnknownError, FormatError, InvalidInputError, MerganserError, NotFoundError, a_type
 from merganser.lsm.abandoned import remove_files
 from merganser.meta.layout import Layout
+from merganser.meta.lineage import last_rescale
 from merganser.meta.row_counts import RowEdit
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
@@ -167,7 +168,7 @@ class Transaction:
             overtaken = is_overtaken(self.table, self.env, state)
             before, self._known = state, publisher.known_state()
             state = self._known.state
-            if overtaken or set(state.live.totals) == set(before.live.totals):  # no rescale came between
+            if overtaken or _rescaled(state) == _rescaled(before):  # no rescale came between
                 break
         sequences = starting_sequences(self.table, state.live, overwrites=overwrites, overtaken=overtaken)
         if self.table.postpones:
@@ -399,6 +400,11 @@ class Transaction:
             return recorded
 
         return adapt
+
+
+def _rescaled(state: TableState) -> tuple[set[int], int]:
+    """Return what a rescale changes in the newest state: numbers there and back are the same, the rescale is not."""
+    return set(state.live.totals), 0 if state.snapshot is None else last_rescale(state.snapshot)
 
 
 def _lacks_file_of(messages: Sequence[CommitMessage], error: MerganserError) -> bool:

@@ -16,6 +16,7 @@ import pytest
 import merganser as mg
 from merganser.changes import set_option
 from merganser.commit.publish import Change, Publisher
+from merganser.commit.turns import Turn, take_turn
 from merganser.errors import ConflictError, InvalidInputError, NotFoundError
 from merganser.lsm.rescale import RescaleJob
 from merganser.meta.lineage import moved, parents, rescales
@@ -273,6 +274,57 @@ def test_a_number_that_came_after_a_stopped_rescale_stays() -> None:
     table.rescale(3)
     table.write(_rows([1], 5))
     assert table.advice() == ()
+
+
+def test_a_stopped_rescale_is_finished_although_the_one_before_it_set_its_number_late() -> None:
+    table = _table()
+    table.write(_rows(range(20)))
+    with patch("merganser.upkeep.rescale.set_buckets", side_effect=KeyboardInterrupt):
+        for buckets in (3, 6):
+            with pytest.raises(KeyboardInterrupt):
+                table.rescale(buckets)
+    table.alter([set_option("bucket", "3")])
+    _reopened(table).write(_rows([1], 5))
+    assert _reopened(table).options["bucket"] == "6"
+    assert _totals(table) == {"a": {6}}
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_rows_that_came_with_the_old_number_move_before_the_option_is_set(is_empty: bool) -> None:
+    table = _table()
+    if not is_empty:
+        table.write(_rows(range(20), p="a"))
+    commits = [lambda: _reopened(table).write(_rows(range(20), p="b"))]
+
+    def late(*given: Any) -> Turn:
+        if commits:
+            commits.pop()()
+        return take_turn(*given)
+
+    with (
+        patch("merganser.upkeep.rescale.take_turn", late),
+        patch("merganser.upkeep.rescale.set_buckets", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        table.rescale(6)
+    assert _totals(table) == ({} if is_empty else {"a": {6}}) | {"b": {6}}
+    _reopened(table).write(_rows([1], 5, p="b"))
+    assert _reopened(table).options["bucket"] == "6"
+
+
+def test_a_rescale_ends_although_others_write_new_partitions_again_and_again() -> None:
+    table = _table()
+    names = map(str, itertools.count())
+
+    def late(*given: Any) -> Turn:
+        if _reopened(table).options["bucket"] == "4":
+            _reopened(table).write(_rows(range(3), p=next(names)))
+        return take_turn(*given)
+
+    with patch("merganser.upkeep.rescale.take_turn", late):
+        table.rescale(6)
+    assert _reopened(table).options["bucket"] == "6"
+    assert set().union(*_totals(table).values()) == {6}
 
 
 def test_rows_that_are_held_are_written_again_if_a_rescale_came_first() -> None:
