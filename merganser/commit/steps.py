@@ -5,7 +5,7 @@
     undo     the commit has certainly failed; nothing of it is visible
 
 After a commit of unknown outcome (`CommitUnknownError`), or if the process stops, neither `after` nor `undo` is
-called. The caller repeats the commit. Then the publisher calls `before` again, or `after` at once if the first commit
+called. The caller repeats the commit. Then the commits calls `before` again, or `after` at once if the first commit
 succeeded. So all three may be called again for one commit, and must then change nothing more.
 """
 

@@ -28,7 +28,7 @@ from merganser.edit.row_jobs import RowJob
 from merganser.edit.row_rules import FilterRule
 from merganser.expr.predicate import Predicate
 from merganser.files.masks import vectors_by_bucket
-from merganser.lsm.abandoned import remove_files
+from merganser.lsm.abandoned import remove_uncommitted
 from merganser.meta.data_file import DELETE, ManifestEntry
 from merganser.meta.followed import Look, for_changing, look
 from merganser.meta.live_files import LiveFiles
@@ -193,7 +193,7 @@ class Change:
         messages = messages_of(table, self.env, outcomes)
         counts = sum((outcome.counts or RowCounts() for outcome in outcomes), RowCounts())
         if counts == RowCounts():  # what was compacted to show rows of level 0 is not needed either
-            remove_files(table, self.env, messages)
+            remove_uncommitted(table, self.env, messages)
             messages = []
             if self.identifier is None:
                 return None

@@ -30,7 +30,7 @@ from merganser.edit.matching import reads_of_keys
 from merganser.edit.rounds import in_transactions
 from merganser.errors import CommitUnknownError, ConflictError, InvalidInputError, MerganserError, Overtaken
 from merganser.lookup.lookup import shared_lookup
-from merganser.lsm.abandoned import remove_files
+from merganser.lsm.abandoned import remove_uncommitted
 from merganser.merge.groups import Groups, Mask, Positions, groups_of
 from merganser.merge.keys import sorted_positions
 from merganser.merge.rules import merge_of
@@ -358,7 +358,7 @@ class Keeping:
         except CommitUnknownError:
             raise
         except MerganserError:
-            remove_files(self._table, self._env, messages)
+            remove_uncommitted(self._table, self._env, messages)
             raise
 
     def _round(
@@ -383,7 +383,7 @@ class Keeping:
         except CommitUnknownError:
             raise
         except MerganserError as error:
-            remove_files(table, self._env, own)
+            remove_uncommitted(table, self._env, own)
             if isinstance(error, ConflictError) and error.overtaken is not Overtaken.ROWS:
                 raise ConflictError(error.message, table=table.name) from error  # `messages` cannot be made again here
             raise

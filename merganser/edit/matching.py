@@ -19,7 +19,8 @@ from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import read as r
-from merganser.scan.plan import level_0_waits, may_concern
+from merganser.rules.compacting import hides_level_0
+from merganser.scan.plan import may_concern
 from merganser.scan.scan import Scan, check_is_there
 from merganser.scan.source import State
 from merganser.storage.env import Env
@@ -120,6 +121,6 @@ def reads_of_keys(table: TableDef, snapshot: Snapshot | None, keys: pa.Table) ->
 
 def seeing_all(table: TableDef, state: TableState) -> TableDef:
     """Return a table as reads see it that see every row of a state, also those that wait for a compaction."""
-    if not level_0_waits(table) or all(entry.file.level for entry in state.live):
+    if not hides_level_0(table.options) or all(entry.file.level for entry in state.live):
         return table
     return replace(table, options=table.options.merged({r.DELETION_VECTORS_MERGE_ON_READ.key: "true"}))

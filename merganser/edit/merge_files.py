@@ -29,7 +29,7 @@ from merganser.edit.merging import Merge
 from merganser.edit.rewrite import RewriteJob, rewriting
 from merganser.edit.rounds import in_transactions
 from merganser.errors import InvariantError, MerganserError, StorageError
-from merganser.lsm.abandoned import remove_files
+from merganser.lsm.abandoned import remove_uncommitted
 from merganser.meta.row_counts import RowCounts
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_state import TableState
@@ -159,7 +159,7 @@ def merged_in_files(merge: Merge, run: Callable[[FilesMerge], list[Outcome]], co
         try:
             messages = todo.messages(table, env, [outcome for outcome in outcomes if not outcome.rows])
         except BaseException:
-            remove_files(table, env, new)
+            remove_uncommitted(table, env, new)
             raise
         counts = sum((outcome.counts or RowCounts() for outcome in outcomes), RowCounts())
         return merge._finished(transaction, state, [*messages, *new], counts)
@@ -174,7 +174,7 @@ def _check_each_file_once(transaction: Transaction, outcomes: Sequence[Outcome])
     names.update(name for outcome in outcomes for name in outcome.marked)
     twice = [name for name, count in names.items() if count > 1]
     if twice:
-        remove_files(transaction.table, transaction.env, messages)
+        remove_uncommitted(transaction.table, transaction.env, messages)
         raise InvariantError(
             f"{transaction.target.action}: {len(twice)} files were changed by several tasks (first: '{twice[0]}'). "
             "Nothing was committed. Report the version of Spark.",

@@ -36,7 +36,7 @@ from merganser.expr.names import Sides
 from merganser.expr.predicate import Predicate, Projection
 from merganser.expr.setting import Setting
 from merganser.lookup.lookup import shared_lookup
-from merganser.lsm.abandoned import remove_files
+from merganser.lsm.abandoned import remove_uncommitted
 from merganser.merge.groups import Positions
 from merganser.merge.keys import polars_column, sorted_positions
 from merganser.meta.followed import Look, for_changing, look
@@ -340,7 +340,7 @@ class Merge:
                 messages += messages_of(table, env, [transaction.job().run_prepared([(new, None, None)])])
                 counts += RowCounts(inserted=new.num_rows)
         except BaseException:
-            remove_files(table, env, messages)
+            remove_uncommitted(table, env, messages)
             raise
         return self._finished(transaction, state, messages, counts)
 

@@ -29,8 +29,8 @@ from merganser.changes import Change, SetOption, SetPrimaryKey
 from merganser.codec.hashing import buckets
 from merganser.commit.conflict import Reads, check_reads
 from merganser.commit.message import CommitMessage, Committed
-from merganser.commit.publish import Change as Commit
-from merganser.commit.publish import Publisher
+from merganser.commit.table_commit import Change as Commit
+from merganser.commit.table_commit import TableCommit
 from merganser.commit.turns import in_rounds, take_turn
 from merganser.errors import (
     AlreadyExistsError,
@@ -45,7 +45,7 @@ from merganser.errors import (
 from merganser.files.index import check_filters
 from merganser.files.layout import check_formats
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
-from merganser.lsm.abandoned import remove_files
+from merganser.lsm.abandoned import remove_uncommitted
 from merganser.merge.keys import sorted_positions
 from merganser.meta.data_file import DELETE, DataFile
 from merganser.meta.followed import columns_of
@@ -58,11 +58,10 @@ from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import BATCH_IDENTIFIER, COMPACT, OVERWRITE
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
-from merganser.meta.tracking import publishes_by_compaction
 from merganser.options import write as w
 from merganser.rules.alter import altered, checked_changes
+from merganser.rules.compacting import hides_level_0, publishes_by_compaction
 from merganser.rules.gaps import check_can_keep, check_can_write
-from merganser.scan.plan import level_0_waits
 from merganser.scan.read import read_split
 from merganser.scan.rows import counted, with_schema
 from merganser.scan.split import ReadJob, Split
@@ -200,7 +199,7 @@ class _Rekeying:
         """Remove what was copied and is not committed."""
         if self._copy is not None:
             self._copy.writer.abort()
-            remove_files(self._copy.made, self._env, self._copy.messages)
+            remove_uncommitted(self._copy.made, self._env, self._copy.messages)
             self._copy = None
 
     def _made(self, now: TableDef) -> TableDef | None:
@@ -331,7 +330,7 @@ class _Rekeying:
             self._make_schema(made, state)
             self._copy = None  # from here on a snapshot may name the files
             try:
-                snapshot = Publisher(made, env).commit(change)
+                snapshot = TableCommit(made, env).commit(change)
             except CommitUnknownError:
                 raise
             except MerganserError:  # nothing is visible
@@ -341,12 +340,12 @@ class _Rekeying:
                 raise
         except MerganserError:
             if self._copy is not None:
-                remove_files(made, env, compacted)
+                remove_uncommitted(made, env, compacted)
             raise
         finally:
             turn.end()
         named = {file.name for message in messages for file in message.added}
-        remove_files(made, env, [_without(message, named) for message in copy.messages])
+        remove_uncommitted(made, env, [_without(message, named) for message in copy.messages])
         with suppress(Exception):  # rows and key are there; a later merge of manifests does it, too
             self._leave_old_entries_out(made)
         after_commit(made, env, Committed(messages, snapshot, change.commit_user, BATCH_IDENTIFIER))
@@ -354,7 +353,7 @@ class _Rekeying:
     def _leave_old_entries_out(self, made: TableDef) -> None:
         """Make a snapshot whose manifests name no file without a key: other clients decode a key of each entry."""
         merging = replace(made, options=made.options.merged({w.MANIFEST_FULL_COMPACTION_SIZE.key: "0 b"}))
-        Publisher(merging, self._env).commit(Commit((), self._env.new_id(), kind=COMPACT, allow_empty=True))
+        TableCommit(merging, self._env).commit(Commit((), self._env.new_id(), kind=COMPACT, allow_empty=True))
 
     def _check_reads(self, change: Commit, made: TableDef) -> None:
         reader = MetaReader(made.paths, self._env, made.name)
@@ -382,7 +381,7 @@ class _Rekeying:
         """
         made = copy.made
         messages = ow.upgraded(made, _current_indexes(copy.messages))
-        if not (level_0_waits(made) or publishes_by_compaction(made.options)):
+        if not (hides_level_0(made.options) or publishes_by_compaction(made.options)):
             return messages, []
         planner = Planner(made, self._env)
         by_bucket: dict[BucketId, list[CommitMessage]] = {}

@@ -31,7 +31,7 @@ from merganser.meta.data_file import DataFile
 from merganser.meta.row_counts import RowCounts
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
-from merganser.scan.plan import level_0_waits
+from merganser.rules.compacting import hides_level_0
 from merganser.scan.read import key_filter
 from merganser.schema.table_schema import VALUE_KIND
 from merganser.storage.env import Env
@@ -131,7 +131,7 @@ def removals(
     """
     if not touched:
         return []
-    planner, shows = Planner(table, env), level_0_waits(table)
+    planner, shows = Planner(table, env), hides_level_0(table.options)
     vectors = vectors_by_bucket(table, MetaReader(table.paths, env, table.name).index(state.snapshot))
     jobs = []
     for (partition, number), bucket in state.live.buckets.items():

@@ -30,7 +30,7 @@ from merganser.errors import MerganserError, StorageError
 from merganser.files.layout import file_layout
 from merganser.files.masks import NO_VECTORS, BucketVectors, Vector, changed, load, vectors_by_bucket
 from merganser.files.write import RollingWriter
-from merganser.lsm.abandoned import remove_files
+from merganser.lsm.abandoned import remove_uncommitted
 from merganser.lsm.section import SectionReader
 from merganser.merge.groups import Mask
 from merganser.merge.sort_merge import WINDOW_ROWS
@@ -183,7 +183,7 @@ class _Output:
             self._writer.abort()
         job = self._job
         made = CommitMessage(job.partition, job.bucket, job.total_buckets, tuple(self.added))
-        remove_files(job.table, self._env, [made])
+        remove_uncommitted(job.table, self._env, [made])
 
 
 class _Rewrite:
@@ -358,7 +358,7 @@ class Rewriting:
                 change = changed(table, env, bucket, vectors, dropped=names, marked=marked.get(bucket))
                 found[bucket] = replace(message, index_added=change.added, index_removed=change.removed)
         except BaseException:
-            remove_files(table, env, list(found.values()))
+            remove_uncommitted(table, env, list(found.values()))
             raise
         return list(found.values())
 
@@ -429,7 +429,7 @@ def run_here(env: Env) -> Callable[[Sequence[FileJob]], list[Outcome]]:
             env.map(one, parts)
         except BaseException:
             for outcome in done:
-                remove_files(jobs[0].table, env, outcome.messages)
+                remove_uncommitted(jobs[0].table, env, outcome.messages)
             raise
         return done
 

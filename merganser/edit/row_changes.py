@@ -23,7 +23,7 @@ from merganser.merge.partial_update import PartialUpdate
 from merganser.merge.rules import merge_of
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
-from merganser.rules.dialects import publishes_each_record
+from merganser.rules.compacting import publishes_each_record
 from merganser.scan.rows import counted, joined
 from merganser.schema import row_kind
 from merganser.schema.arrow import arrow_type

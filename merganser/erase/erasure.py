@@ -26,8 +26,8 @@ import pyarrow as pa
 
 from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
-from merganser.commit.publish import Change as Commit
-from merganser.commit.publish import Publisher
+from merganser.commit.table_commit import Change as Commit
+from merganser.commit.table_commit import TableCommit
 from merganser.commit.turns import in_rounds
 from merganser.edit.asked import check_is_newest, filter_of
 from merganser.edit.change import Change
@@ -54,7 +54,7 @@ from merganser.errors import CommitUnknownError, ConflictError, FormatError, Inv
 from merganser.expr.predicate import Predicate
 from merganser.expr.setting import Setting
 from merganser.files.masks import NO_VECTORS, vectors_by_bucket
-from merganser.lsm.abandoned import remove_files
+from merganser.lsm.abandoned import remove_uncommitted
 from merganser.lsm.held import local_copies
 from merganser.meta.data_file import ManifestEntry
 from merganser.meta.followed import columns_of, for_changing, look
@@ -69,9 +69,8 @@ from merganser.meta.shards import FORGOTTEN
 from merganser.meta.snapshot import APPEND, COMPACT, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
-from merganser.meta.tracking import publishes_by_compaction
 from merganser.options import write as w
-from merganser.scan.plan import level_0_waits
+from merganser.rules.compacting import hides_level_0, publishes_by_compaction
 from merganser.storage.env import Env
 from merganser.storage.retries import REREAD, Retries
 from merganser.upkeep.compact_table import RunJobs, compact
@@ -234,7 +233,7 @@ class Erasing:
             except InvalidInputError:  # rows of kind -D would lose to what is there: files are written without the rows
                 self._untold.add(table.branch)
                 continue
-            state = Publisher(table, self.env).latest()
+            state = TableCommit(table, self.env).latest()
             if state.snapshot is None:
                 return
             try:
@@ -256,7 +255,7 @@ class Erasing:
     @staticmethod
     def _quiet(table: TableDef) -> TableDef:
         """Return a table whose deletes are not followed by a compaction that nobody needs: files are written again."""
-        if table.keyed and (level_0_waits(table) or publishes_by_compaction(table.options)):
+        if table.keyed and (hides_level_0(table.options) or publishes_by_compaction(table.options)):
             return table
         return replace(table, options=table.options.merged({w.WRITE_ONLY.key: "true"}))
 
@@ -396,11 +395,11 @@ class Erasing:
             edit=None if told else RowEdit("DELETE", lambda: counts),
         )
         try:
-            made = Publisher(table, env).commit(change)
+            made = TableCommit(table, env).commit(change)
         except CommitUnknownError:
             raise
         except MerganserError:
-            remove_files(table, env, messages)
+            remove_uncommitted(table, env, messages)
             raise
         if not told:
             self._counts = self._counts + counts
@@ -415,7 +414,7 @@ class Erasing:
             clean: a snapshot without rows that are sought. Rows that were added after it are new rows.
         """
         reader = MetaReader(table.paths, self.env, table.name)
-        state = Publisher(table, self.env).latest()
+        state = TableCommit(table, self.env).latest()
         if state.snapshot is None or clean is None:
             return
         renewed: Snapshot | None = state.snapshot
@@ -424,7 +423,7 @@ class Erasing:
         empty = _indexes_of_nothing(table, reader, state)
         if stale or empty or snapshot.statistics is not None or snapshot.changelog_manifest_list is not None:
             change = Commit(empty, self.commit_user, kind=COMPACT, allow_empty=True, renews_manifests=True)
-            renewed = Publisher(table, self.env).commit(change)
+            renewed = TableCommit(table, self.env).commit(change)
         assert renewed is not None
         self._clean[table.branch] = renewed.id
         if renewed.id > clean.id:
@@ -504,7 +503,7 @@ class Erasing:
         inventory = take_inventory(self.table, self.env)
         known = inventory.partitions(self._dirty_paths(inventory))
         for line, store, of_files in self._shards(inventory, known):
-            newest = Publisher(line.table, self.env).latest().snapshot
+            newest = TableCommit(line.table, self.env).latest().snapshot
             if newest is None or not any(of_files.values()):
                 continue
             with store.lock:
@@ -514,7 +513,7 @@ class Erasing:
             if ids:
                 marked = {FORGOTTEN: ",".join(ids)}
                 change = Commit((), self.commit_user, kind=COMPACT, allow_empty=True, properties=marked)
-                newest = Publisher(line.table, self.env).commit(change) or newest
+                newest = TableCommit(line.table, self.env).commit(change) or newest
             store.remember_alone(newest)
 
     def _shards(self, inventory: Inventory, known: set[bytes]) -> Iterator[tuple[Line, ShardStore, dict[str, bool]]]:

@@ -23,7 +23,7 @@ from merganser.errors import MerganserError, StorageError
 from merganser.files.layout import file_layout
 from merganser.files.masks import BucketVectors, changed
 from merganser.files.write import RollingWriter
-from merganser.lsm.abandoned import remove_files
+from merganser.lsm.abandoned import remove_uncommitted
 from merganser.lsm.held import held_files
 from merganser.lsm.section import SectionReader
 from merganser.merge.sort_merge import WINDOW_ROWS
@@ -87,7 +87,7 @@ class RewritingJob(FilesJob):
             held_files(self.table, env).forget(names)
         except BaseException as error:
             with contextlib.suppress(MerganserError):
-                remove_files(self.table, env, [self._message(added)])
+                remove_uncommitted(self.table, env, [self._message(added)])
             if isinstance(error, StorageError) or not isinstance(error, MerganserError):
                 raise
             return Outcome(refusal=error)

@@ -8,7 +8,6 @@ from typing import Any, Final, Self
 
 from merganser.errors import InvalidInputError, NotFoundError
 from merganser.expr.setting import Setting
-from merganser.lsm.section import looks_up
 from merganser.meta.followed import current_schema
 from merganser.meta.refs import MAIN, BranchStore
 from merganser.meta.snapshot import Snapshot
@@ -22,6 +21,7 @@ from merganser.options.option import Option, Options
 from merganser.options.registry import IMMUTABLE_KEYS, check_asked, find_option, normalize_options
 from merganser.options.secrets import shown
 from merganser.rules.checks import FILE_OPTIONS, check_file_options, check_type
+from merganser.rules.compacting import looks_up
 from merganser.rules.facts import BUCKETS_MAX
 from merganser.rules.merging import check_merge_rules
 from merganser.rules.starts import check_scan_options

@@ -36,8 +36,8 @@ from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import read as r
+from merganser.rules.compacting import hides_level_0, is_masked
 from merganser.rules.gaps import check_can_read, unsupported_for_reading
-from merganser.scan.plan import is_masked, level_0_waits
 from merganser.scan.rows import with_schema, without_columns
 from merganser.scan.scan import Scan, check_is_there, chosen_columns
 from merganser.scan.source import State
@@ -568,9 +568,13 @@ class Lookup:
 
     def _seen(self, table: TableDef, files: Sequence[DataFile]) -> list[DataFile]:
         """Return the files of a bucket that a read looks at."""
-        if self._waiting or not level_0_waits(table):
+        if self._waiting or not hides_level_0(table.options):
             return list(files)
-        unmarked = unmarked_schemas(table, self._env, {f.schema_id for f in files}) if is_masked(table) else frozenset()
+        unmarked = (
+            unmarked_schemas(table, self._env, {f.schema_id for f in files})
+            if is_masked(table.options)
+            else frozenset()
+        )
         return [file for file in files if file.level > 0 or file.schema_id in unmarked]
 
 
@@ -592,7 +596,7 @@ def shared_lookup(
     """
     if snapshot is not None:
         return Lookup(table, env, snapshot=snapshot, waiting=waiting)
-    waiting = waiting and level_0_waits(table)  # in other tables both are the same
+    waiting = waiting and hides_level_0(table.options)  # in other tables both are the same
     place = ("lookup", waiting, table.paths.metadata_root, table.schema.id, tuple(sorted(table.options.items())))
     found: Lookup | None = env.cache.get(place)
     if found is None or not found.serves(table):

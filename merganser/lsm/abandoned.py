@@ -13,7 +13,7 @@ from merganser.storage.env import Env
 from merganser.storage.paths import join
 
 
-def remove_files(table: TableDef, env: Env, messages: Sequence[CommitMessage]) -> None:
+def remove_uncommitted(table: TableDef, env: Env, messages: Sequence[CommitMessage]) -> None:
     """Remove the new files of messages that are not committed. Best effort: else they are orphans.
 
     A file that only changed its level is another's, and stays.

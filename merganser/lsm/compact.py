@@ -39,9 +39,8 @@ from merganser.lsm.held import copies_beside, held_files
 from merganser.lsm.key_image import Asked
 from merganser.lsm.levels import dense_ranks, sections
 from merganser.lsm.marks import replaced, wins_unseen
-from merganser.lsm.pick import pushes_level_0
 from merganser.lsm.record_expiry import RecordExpiry
-from merganser.lsm.section import Compared, SectionReader, looks_up
+from merganser.lsm.section import Compared, SectionReader
 from merganser.lsm.stored_keys import find, reached
 from merganser.lsm.tombstones import Kept, Tombstones
 from merganser.lsm.unmarked import unmarked_schemas
@@ -49,9 +48,10 @@ from merganser.merge.deduplicate import Deduplicate, FirstRow
 from merganser.merge.engine import Kinds
 from merganser.meta.data_file import SOURCE_COMPACT, DataFile
 from merganser.meta.table_def import TableDef
-from merganser.meta.tracking import UNTRACKED_FILE, is_untracked, publishes_by_compaction, untracked_of
+from merganser.meta.tracking import UNTRACKED_FILE, is_untracked, untracked_of
 from merganser.options import upkeep as u
 from merganser.options import write as w
+from merganser.rules.compacting import empties_level_0, looks_up, publishes_by_compaction
 from merganser.schema import types as t
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_COUNT, VALUE_KIND
 from merganser.storage.env import Env
@@ -419,7 +419,7 @@ class KeyCompaction(Compaction):
         highest = self.job.output_level == self.job.top
         if file.name in self.job.vectors.by_file and (highest or file.level == self.job.output_level):
             return True
-        if file.level or not pushes_level_0(options) or highest:
+        if file.level or not empties_level_0(options) or highest:
             return False
         return not isinstance(self.reader.merge.engine, Deduplicate) or self.reader.merge.order is not None
 

@@ -23,13 +23,13 @@ from merganser.files.read import DataFileReader, FileToRead
 from merganser.lsm.held_memory import HeldMemory
 from merganser.lsm.key_image import NOTHING, Asked, Found, IntegerImage, equal
 from merganser.lsm.lookup_copy import Copy, CopyWriter, DamagedCopyError
-from merganser.lsm.section import SectionReader, looks_up
+from merganser.lsm.section import SectionReader
 from merganser.lsm.stored_keys import found_in, narrowed
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r
 from merganser.options import write as w
-from merganser.rules.dialects import publishes_each_record
+from merganser.rules.compacting import looks_up, publishes_each_record
 from merganser.schema import types as t
 from merganser.schema.arrow import nullable_schema
 from merganser.schema.evolve import Evolution

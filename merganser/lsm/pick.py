@@ -25,6 +25,7 @@ from merganser.lsm.levels import top_level
 from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import Options
+from merganser.rules.compacting import empties_level_0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +83,11 @@ def pick(
         or _size_amplification(runs, options, top)
         or _size_ratio(runs, options, ratio, top)
         or _run_count(runs, options, ratio, top)
-        or (_level_0(runs, ratio, top, spread=pushes_level_0(options)) if push_level_0 else None)
+        or (_level_0(runs, ratio, top, spread=empties_level_0(options)) if push_level_0 else None)
     )
     if found is not None and found.run_count == 1 and runs[0].files == 1 and runs[0].level == found.output_level:
         return None
     return found
-
-
-def pushes_level_0(options: Options) -> bool:
-    """Return whether reads of the table look rows up, so that each commit has to empty level 0."""
-    return (
-        options.get(w.CHANGELOG_PRODUCER) == "lookup"
-        or options.get(w.MERGE_ENGINE) == "first-row"
-        or options.get(w.DELETION_VECTORS)
-        or options.get(u.FORCE_LOOKUP)
-    )
 
 
 def full_compaction_commits(options: Options) -> int | None:
@@ -113,7 +104,7 @@ def _level_0_is_due(runs: Sequence[RunSize], options: Options) -> bool:
     Every pick empties level 0, so its runs are those of the commits since the last pick. The bucket itself thus shows
     how long it has waited, for any number of writers.
     """
-    if not pushes_level_0(options):
+    if not empties_level_0(options):
         return options.get(u.FORCE_UP_LEVEL_0)
     if options.get(u.LOOKUP_COMPACT) == "radical" and options.get(u.LOOKUP_WAIT):
         return True

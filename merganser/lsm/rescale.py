@@ -25,7 +25,7 @@ import pyarrow as pa
 from merganser.commit.message import CommitMessage
 from merganser.files.layout import file_layout
 from merganser.files.write import RollingWriter
-from merganser.lsm.abandoned import remove_files
+from merganser.lsm.abandoned import remove_uncommitted
 from merganser.lsm.compact import AppendCompaction, Compaction, CompactJob, KeyCompaction, Piece
 from merganser.lsm.held import copies_beside
 from merganser.lsm.levels import top_level
@@ -102,7 +102,7 @@ class RescaleJob:
             for each in read:
                 each.log.abort()
             writers.abort()
-            remove_files(self.table, env, made)
+            remove_uncommitted(self.table, env, made)
             raise
         return tuple(sorted(made, key=lambda message: not message.removed))  # what goes first, as in an upgrade
 
@@ -161,7 +161,7 @@ class _Writers:
     def abort(self) -> None:
         for writer in self._open.values():
             writer.abort()
-        remove_files(
+        remove_uncommitted(
             self._job.table,
             self._env,
             [CommitMessage(self._job.partition, b, self._job.buckets, tuple(files)) for b, files in self._done.items()],

@@ -36,9 +36,7 @@ from merganser.merge.rules import Merge, merge_of
 from merganser.merge.sort_merge import WINDOW_BYTES, WINDOW_ROWS, Stretch, Window, only_window, windows
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
-from merganser.options import upkeep as u
-from merganser.options import write as w
-from merganser.options.option import Options
+from merganser.rules.compacting import looks_up
 from merganser.schema import types as t
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.paths import join
@@ -405,11 +403,6 @@ class SectionReader:
                 path=path,
             ) from None
         return FileToRead(path, file, stored, self.table.schema.id, self.vectors.get(file.name), self._constants)
-
-
-def looks_up(options: Options) -> bool:
-    """Return whether compactions of level 0 look up the rows above it, so that what they write is the whole row."""
-    return options.get(w.CHANGELOG_PRODUCER) == "lookup" or options.get(u.FORCE_LOOKUP)
 
 
 def _youngest(

@@ -18,7 +18,7 @@ from typing import Any, Final
 from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import INT_MAX, Options
-from merganser.rules.dialects import PER_RECORD
+from merganser.rules.compacting import PER_RECORD
 
 _RESTORED: Final = (
     w.CHANGELOG_PRODUCER,

@@ -21,7 +21,6 @@ from merganser.meta.data_file import DataFile
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
-from merganser.options.option import Options
 
 UNTRACKED: Final = "merganser.untracked"
 UNTRACKED_FILE: Final = "-untracked"
@@ -73,8 +72,3 @@ def left_out(snapshot: Snapshot) -> frozenset[bytes] | None:
         return None if said["partitions"] is None else frozenset(bytes.fromhex(each) for each in said["partitions"])
     except (ValueError, TypeError, KeyError):  # written by no release that we know: better told too often
         return None
-
-
-def publishes_by_compaction(options: Options) -> bool:
-    """Return whether compactions publish what commits changed: then it is they that may leave something out."""
-    return options.get(w.CHANGELOG_PRODUCER) in ("lookup", "full-compaction")

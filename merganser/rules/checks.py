@@ -15,7 +15,7 @@ from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import COLUMNS, FILE_NAME_PART, Option, Options
 from merganser.options.registry import check_texts, did_you_mean, split_column_key
-from merganser.rules.dialects import PER_RECORD, publishes_each_record
+from merganser.rules.compacting import PER_RECORD, publishes_each_record
 from merganser.rules.facts import DYNAMIC, POSTPONE, listed, refuse, type_of
 from merganser.rules.merging import check_merge_rules, depending_on_merges
 from merganser.rules.starts import check_scan_options

@@ -25,15 +25,9 @@ from merganser.options.registry import (
 )
 from merganser.options.secrets import check_no_secrets
 from merganser.rules.checks import check_table_options
+from merganser.rules.compacting import PER_RECORD, publishes_each_record
 from merganser.rules.definition import columns_of_text
-from merganser.rules.dialects import (
-    PER_RECORD,
-    check_has_key,
-    check_versioned,
-    publishes_each_record,
-    translated,
-    with_whole_rows,
-)
+from merganser.rules.dialects import check_has_key, check_versioned, translated, with_whole_rows
 from merganser.rules.facts import listed, refuse
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, fields_from_arrow

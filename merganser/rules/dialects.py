@@ -22,12 +22,11 @@ from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import Options
 from merganser.options.registry import did_you_mean
+from merganser.rules.compacting import PER_RECORD, keeps_order_of_merges
 from merganser.rules.facts import refuse, type_of
-from merganser.rules.merging import depending_on_merges
 from merganser.schema import types as t
 from merganser.schema.table_schema import TableSchema
 
-PER_RECORD: Final = "per-record"
 _FLUSS_ENGINE: Final = "table.merge-engine"
 _FLUSS_DELETES: Final = "table.delete.behavior"
 _VERSION_COLUMNS: Final = (
@@ -77,21 +76,11 @@ def translate_producer(found: dict[str, Any]) -> None:
         found[w.ASKED_PRODUCER.key] = PER_RECORD
 
 
-def publishes_each_record(options: Options) -> bool:
-    """Return whether writers publish what each of their rows changed."""
-    return options.get(w.ASKED_PRODUCER) == PER_RECORD and options.get(w.CHANGELOG_PRODUCER) == "input"
-
-
-def is_sensitive(table: TableSchema) -> bool:
-    """Return whether compactions have to keep to an order, lest they change rows that are published: see `merging`."""
-    return publishes_each_record(table.options) and depending_on_merges(table) is not None
-
-
 def with_whole_rows(table: TableSchema) -> TableSchema:
     """Return a new table, with `force-lookup` if it publishes each record and no compaction may change its rows."""
     options = table.options
     decided = options.is_set(u.FORCE_LOOKUP) or options.get(w.DELETION_VECTORS)
-    if decided or not is_sensitive(table):
+    if decided or not keeps_order_of_merges(table):
         return table
     return replace(table, options=options.merged({u.FORCE_LOOKUP.key: "true"}))
 

@@ -10,8 +10,9 @@ A commit left changes out in one of three ways:
   writer saw last, so that schema has no producer. This holds for a commit that was in flight while the producer was
   set, too. A writer reads the newest snapshot, then the newest schema, and then creates the next snapshot. So if a
   snapshot with the new schema exists, every writer that has not seen the schema loses its snapshot id, looks again, and
-  is refused (`commit.publish`). All snapshots that log nothing come before the first one of the new schema, and name an
-  older one. It does not matter which process stops at which instruction: what a reader needs is in the snapshot.
+  is refused (`commit.table_commit`). All snapshots that log nothing come before the first one of the new schema, and
+  name an older one. It does not matter which process stops at which instruction: what a reader needs is in the
+  snapshot.
 * It is an overwrite, and readers do not compare what it replaced: they do not want to, or cannot (`scan.overwrites`).
 """
 
@@ -31,8 +32,9 @@ from merganser.meta.followed import as_of
 from merganser.meta.snapshot import APPEND, COMPACT, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
-from merganser.meta.tracking import left_out, publishes_by_compaction
+from merganser.meta.tracking import left_out
 from merganser.options import write as w
+from merganser.rules.compacting import publishes_by_compaction
 from merganser.scan.overwrites import is_replaced, replaced_in, why_unknown
 from merganser.scan.plan import partition_filter, partition_values, partitions_through
 from merganser.storage.env import Env

@@ -32,9 +32,10 @@ from merganser.meta.snapshot import OVERWRITE, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
-from merganser.meta.tracking import left_out, publishes_by_compaction
+from merganser.meta.tracking import left_out
 from merganser.options import read as r
 from merganser.options import write as w
+from merganser.rules.compacting import publishes_by_compaction
 from merganser.scan.forms import OFFSETS_PER_SNAPSHOT
 from merganser.scan.plan_diff import plan_diff
 from merganser.scan.source import Difference

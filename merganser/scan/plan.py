@@ -37,7 +37,7 @@ from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import read as r
-from merganser.options import write as w
+from merganser.rules.compacting import hides_level_0, is_masked
 from merganser.scan.bucket_columns import BucketColumns, bucket_columns
 from merganser.scan.by_index import IndexQuestions
 from merganser.scan.read import key_filter
@@ -282,26 +282,16 @@ def _columns_apart(files: Sequence[DataFile]) -> bool:
 def unseen_files(table: TableDef, env: Env, live: LiveFiles) -> int:
     """Return how many live files no read looks at yet: their rows show once a compaction takes them up."""
     postponed = sum(len(files.entries) for (_, bucket), files in live.buckets.items() if bucket < 0)
-    if not table.keyed or not level_0_waits(table):
+    if not table.keyed or not hides_level_0(table.options):
         return postponed
     waiting = [entry.file.schema_id for entry in live if entry.file.level == 0 and entry.bucket >= 0]
-    seen = unmarked_schemas(table, env, set(waiting)) if is_masked(table) else ()
+    seen = unmarked_schemas(table, env, set(waiting)) if is_masked(table.options) else ()
     return postponed + sum(schema_id not in seen for schema_id in waiting)
-
-
-def is_masked(table: TableDef) -> bool:
-    """Return whether vectors tell which rows above level 0 count, so that files are read one by one."""
-    return table.options.get(w.DELETION_VECTORS) and not table.options.get(r.DELETION_VECTORS_MERGE_ON_READ)
-
-
-def level_0_waits(table: TableDef) -> bool:
-    """Return whether rows come to light with the compaction of their commit, which finds what they replace."""
-    return is_masked(table) or table.options.get(w.MERGE_ENGINE) == "first-row"
 
 
 def _unmarked(table: TableDef, env: Env, known: BucketColumns) -> np.ndarray:
     """Return, for each file of a bucket, whether reads have to merge it although vectors are on."""
-    if not is_masked(table) or (known.schema_ids == table.schema.id).all():
+    if not is_masked(table.options) or (known.schema_ids == table.schema.id).all():
         return np.zeros(len(known.files), np.bool_)
     ids = unmarked_schemas(table, env, set(known.schema_ids.tolist()))
     return np.isin(known.schema_ids, list(ids))
@@ -337,11 +327,11 @@ def _keyed_splits(
     """Return the splits of a bucket of a table with a key; adds the schemas of their files to `schema_ids`."""
     known = bucket_columns(table, env, (partition, bucket), files.entries)
     unmarked = _unmarked(table, env, known)
-    alone = np.full(len(known.files), compacted_only or is_masked(table))
+    alone = np.full(len(known.files), compacted_only or is_masked(table.options))
     keep = np.ones(len(known.files), np.bool_)
     if compacted_only:
         keep = known.levels > 0
-    elif level_0_waits(table):
+    elif hides_level_0(table.options):
         keep = (known.levels > 0) | unmarked
         alone &= ~unmarked
     narrow = key_filter(where, table.key)

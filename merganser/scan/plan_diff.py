@@ -19,7 +19,6 @@ from merganser.expr.predicate import Predicate
 from merganser.files.key_hashes import read_hashes
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lsm.levels import dense_ranks, sections
-from merganser.lsm.section import looks_up
 from merganser.lsm.unmarked import unmarked_schemas
 from merganser.meta.data_file import DataFile
 from merganser.meta.followed import check_key, columns_of
@@ -28,9 +27,10 @@ from merganser.meta.live_files import BucketFiles, BucketId
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
+from merganser.rules.compacting import hides_level_0, is_masked, looks_up
 from merganser.rules.gaps import check_can_read
 from merganser.scan.forms import kind_column
-from merganser.scan.plan import Plan, buckets_through, is_masked, level_0_waits, partitions_of
+from merganser.scan.plan import Plan, buckets_through, partitions_of
 from merganser.scan.read import key_filter
 from merganser.scan.rows import counted
 from merganser.scan.source import Difference, published_of
@@ -117,10 +117,10 @@ def _buckets(
 def _shown(table: TableDef, env: Env, held: BucketFiles) -> list[DataFile]:
     """Return the files of a bucket whose rows reads show."""
     files = [entry.file for entry in held.entries]
-    if not table.keyed or not level_0_waits(table):
+    if not table.keyed or not hides_level_0(table.options):
         return files
     seen: Collection[int] = ()
-    if is_masked(table):
+    if is_masked(table.options):
         seen = unmarked_schemas(table, env, {file.schema_id for file in files})
     return [file for file in files if file.level or file.schema_id in seen]
 

@@ -32,7 +32,7 @@ from merganser.edit.keeping import stores_keys
 from merganser.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
 from merganser.handle.new_columns import with_columns_told
 from merganser.handle.table import Table
-from merganser.lsm.abandoned import remove_files
+from merganser.lsm.abandoned import remove_uncommitted
 from merganser.meta.followed import newest
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
@@ -166,7 +166,7 @@ class Feed:
     def remove(self, outcomes: Iterable[Outcome]) -> None:
         """Remove the files that tasks wrote."""
         for request, files, kept in self.written(outcomes):
-            remove_files(request.table, request.here(), files)
+            remove_uncommitted(request.table, request.here(), files)
             drop_held(request.here(), kept)
 
 

@@ -38,7 +38,7 @@ from merganser.edit.keeping import stores_keys
 from merganser.errors import ConflictError, InvalidInputError, MerganserError
 from merganser.handle.dead_letters import DeadLetters
 from merganser.handle.table import Table
-from merganser.lsm.abandoned import remove_files
+from merganser.lsm.abandoned import remove_uncommitted
 from merganser.meta.followed import for_writing, look
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
@@ -200,13 +200,13 @@ class SinkRequest:
         try:
             begun = begun or self._begun(query, batch)
         except ConflictError:
-            remove_files(self.table, self.here(), files)
+            remove_uncommitted(self.table, self.here(), files)
             drop_held(self.here(), kept)
             raise
         transaction = begun.transaction
         done, snapshot = transaction.applied()
         if done:
-            remove_files(self.table, transaction.env, files)
+            remove_uncommitted(self.table, transaction.env, files)
             drop_held(transaction.env, kept)
             if query:
                 _check_repeat(transaction, batch)
@@ -274,7 +274,7 @@ class SinkRequest:
         """Remove the files that tasks wrote."""
         for request, letters in ((self, False), (self.letters, True)):
             if request is not None:
-                remove_files(request.table, request.here(), _files(outcomes, letters=letters))
+                remove_uncommitted(request.table, request.here(), _files(outcomes, letters=letters))
         drop_held(self.here(), [*(outcome.held for outcome in outcomes if outcome.held), *kept_of(outcomes)])
 
 
@@ -367,7 +367,7 @@ class StreamTask:
             rows = letters_table(whole, request.table.name, request.env.clock())
             buried = StreamTask(letters, arranged=False).run([rows])
         except BaseException:
-            remove_files(request.table, request.here(), written.messages)
+            remove_uncommitted(request.table, request.here(), written.messages)
             raise
         return [written, LettersOutcome(buried.messages, rows=buried.rows)]
 

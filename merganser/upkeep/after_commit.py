@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from merganser.commit.message import Committed
-from merganser.commit.publish import Change, Publisher
+from merganser.commit.table_commit import Change, TableCommit
 from merganser.errors import MerganserError
 from merganser.meta.consumers import ConsumerStore
 from merganser.meta.refs import TagStore
@@ -103,7 +103,7 @@ def _expire_partitions(table: TableDef, env: Env) -> None:
         user = env.new_id()
 
         def drop(chosen: Selection) -> None:  # what else is owed after a commit comes after this one, here
-            Publisher(table, env).commit(Change(messages=[], commit_user=user, overwrites=chosen))
+            TableCommit(table, env).commit(Change(messages=[], commit_user=user, overwrites=chosen))
 
         expire_partitions(table, env, drop)
 

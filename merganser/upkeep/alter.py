@@ -14,7 +14,7 @@ makes the first one meanwhile.
 
 After the schema is there, the snapshots are looked at once more. If a commit came between that the change does not
 allow, the change is taken back by one more schema. A writer whose snapshot comes later finds the schema after it has
-created the snapshot, and removes the snapshot (`commit.publish`, step 5).
+created the snapshot, and removes the snapshot (`commit.table_commit`, step 5).
 """
 
 from __future__ import annotations

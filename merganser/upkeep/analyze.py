@@ -19,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.commit.publish import Change, Publisher
+from merganser.commit.table_commit import Change, TableCommit
 from merganser.errors import CommitUnknownError, InvalidInputError, MerganserError
 from merganser.meta.snapshot import ANALYZE, Snapshot
 from merganser.meta.table_def import TableDef
@@ -99,7 +99,7 @@ def analyze(table: TableDef, env: Env, snapshot: Snapshot, fields: Sequence[t.Fi
     path = table.paths.statistics(name)
     env.storage.create(path, json.dumps(facts).encode())
     try:
-        made = Publisher(table, env).commit(Change([], env.new_id(), kind=ANALYZE, allow_empty=True, statistics=name))
+        made = TableCommit(table, env).commit(Change([], env.new_id(), kind=ANALYZE, allow_empty=True, statistics=name))
     except CommitUnknownError:
         raise
     except MerganserError:

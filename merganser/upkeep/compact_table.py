@@ -6,7 +6,7 @@ back and never loses a new file. After a lost round a compaction that takes litt
 until its commit, so it makes progress beside any number of writers. Where the store has no locks, it may lose every
 round; it has done its part if others have compacted every file that it began with.
 
-In some tables, readers see the rows of a commit once a compaction has emptied level 0 (`level_0_waits`). There a
+In some tables, readers see the rows of a commit once a compaction has emptied level 0 (`hides_level_0`). There a
 compaction shows whole commits: it takes all files of level 0 of the table, and commits either all of them or none.
 
 A writer compacts after each of its commits (`follow`): it applies the rules to the buckets that it wrote, by metadata
@@ -23,13 +23,13 @@ from typing import Final
 
 from merganser.commit.conflict import check_index, check_levels, check_none_waits, check_removals
 from merganser.commit.message import CommitMessage, Committed
-from merganser.commit.publish import Change, Publisher
+from merganser.commit.table_commit import Change, TableCommit
 from merganser.commit.turns import Turn, take_turn
 from merganser.errors import CommitUnknownError, ConflictError, MerganserError
-from merganser.lsm.abandoned import remove_files
+from merganser.lsm.abandoned import remove_uncommitted
 from merganser.lsm.compact import CompactJob
 from merganser.lsm.job import BucketJob
-from merganser.lsm.pick import full_compaction_commits, pushes_level_0
+from merganser.lsm.pick import full_compaction_commits
 from merganser.meta.data_file import DELETE
 from merganser.meta.followed import look, newest
 from merganser.meta.index_manifest import IndexEntry
@@ -38,9 +38,8 @@ from merganser.meta.snapshot import BATCH_IDENTIFIER, COMPACT, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import write as w
-from merganser.rules.dialects import is_sensitive
+from merganser.rules.compacting import empties_level_0, hides_level_0, keeps_order_of_merges
 from merganser.rules.gaps import check_can_write
-from merganser.scan.plan import level_0_waits
 from merganser.storage.env import Env
 from merganser.storage.protocol import no_lock
 from merganser.storage.retries import RACE
@@ -153,7 +152,7 @@ class _Round:
     """
 
     left: _Left
-    publisher: Publisher
+    commits: TableCommit
     state: TableState
     waiting: Mapping[str, BucketId]
     jobs: Sequence[CompactJob]
@@ -161,7 +160,7 @@ class _Round:
 
     def after(self) -> _Left:
         """Return what is left now that it has committed nothing."""
-        return replace(self.left, took_s=self.publisher.env.seconds() - self.began)
+        return replace(self.left, took_s=self.commits.env.seconds() - self.began)
 
 
 @contextlib.contextmanager
@@ -182,16 +181,16 @@ def _round(table: TableDef, env: Env, left: _Left, caller: _Caller, turn: Turn) 
     try:
         plan = _planned(table, env, left)
         if plan is None:
-            remove_files(table, env, left.kept)
+            remove_uncommitted(table, env, left.kept)
             return left.done()
         left = plan.left
         begun = env.seconds()
         made = _made(plan, caller)
         if isinstance(made, _Left):
-            remove_files(table, env, left.kept if made.is_done else ())
+            remove_uncommitted(table, env, left.kept if made.is_done else ())
             return made
     except BaseException:
-        remove_files(table, env, left.kept)
+        remove_uncommitted(table, env, left.kept)
         raise
     messages = [*left.kept, *made]  # from here on a snapshot may name them
     if not messages:
@@ -207,9 +206,9 @@ def _round(table: TableDef, env: Env, left: _Left, caller: _Caller, turn: Turn) 
     )
     left = plan.after()
     try:
-        snapshot, stale, kept = _published(plan.publisher, change, plan.waiting, give_up=left.was_last)
+        snapshot, stale, kept = _committed(plan.commits, change, plan.waiting, give_up=left.was_last)
     except ConflictError:
-        if _are_gone(left.sought or {}, plan.publisher.latest().live):
+        if _are_gone(left.sought or {}, plan.commits.latest().live):
             return left.done()
         raise
     if snapshot is not None:
@@ -228,15 +227,15 @@ def _planned(table: TableDef, env: Env, left: _Left) -> _Round | None:
     """
     began = env.seconds()
     seen = look(table, env)
-    state = Publisher(table, env).latest() if seen.known is None else seen.known.state
+    state = TableCommit(table, env).latest() if seen.known is None else seen.known.state
     table = newest(table, env, None if seen.known is None else seen)
-    publisher = Publisher(table, env)
+    commits = TableCommit(table, env)
     if not left.tries and left.made is None:
         check_partitions(table, state.live, left.request)
     waiting = _waiting(table, state.live, left.request)
     if _shown_by_others(left, waiting):
         return None
-    kept = _still_of_use(left.kept, publisher, state, waiting)
+    kept = _still_of_use(left.kept, commits, state, waiting)
     jobs = _jobs(table, env, state, left.request, waiting, kept)
     if not jobs and not kept:
         return None
@@ -248,7 +247,7 @@ def _planned(table: TableDef, env: Env, left: _Left) -> _Round | None:
         sought=_sought(jobs) if left.sought is None else left.sought,
         silent={**left.silent, **{(job.partition, job.bucket): _is_silent(job) for job in jobs}},
     )
-    return _Round(left, publisher, state, waiting, jobs, began)
+    return _Round(left, commits, state, waiting, jobs, began)
 
 
 def _made(plan: _Round, caller: _Caller) -> list[CommitMessage] | _Left:
@@ -263,11 +262,11 @@ def _made(plan: _Round, caller: _Caller) -> list[CommitMessage] | _Left:
         return caller.run(plan.jobs)
     except MerganserError:
         # Files that others replaced meanwhile may be gone from the store, too.
-        state = plan.publisher.latest()
-        index = plan.publisher.reader.index(state.snapshot)
+        state = plan.commits.latest()
+        index = plan.commits.reader.index(state.snapshot)
         if all(_is_live(job, state.live, index) for job in plan.jobs):
             if plan.waiting:
-                _without_the_failing(plan.publisher, plan.jobs, caller)
+                _without_the_failing(plan.commits, plan.jobs, caller)
             raise
         if not plan.left.was_last:
             return plan.after()
@@ -293,7 +292,7 @@ def _are_gone(files: Mapping[str, BucketId], live: LiveFiles) -> bool:
     return not any(there is not None and any(name in some for some in there.names) for name, there in held)
 
 
-def _without_the_failing(publisher: Publisher, jobs: Sequence[CompactJob], caller: _Caller) -> None:
+def _without_the_failing(commits: TableCommit, jobs: Sequence[CompactJob], caller: _Caller) -> None:
     """Commit the jobs that do not fail, so that one bucket that cannot be merged does not hide the rows of all others.
 
     Commits that wrote to the failing bucket, too, are then visible in part.
@@ -303,11 +302,11 @@ def _without_the_failing(publisher: Publisher, jobs: Sequence[CompactJob], calle
         try:
             messages += caller.run([job])
         except MerganserError as error:
-            _log.warning("bucket %d of '%s' cannot be compacted: %s", job.bucket, publisher.table.name, error)
+            _log.warning("bucket %d of '%s' cannot be compacted: %s", job.bucket, commits.table.name, error)
     if messages:
         untracked = frozenset(job.partition for job in jobs if _is_silent(job)).intersection
         change = Change(messages, caller.user, caller.identifier, COMPACT, untracked=untracked)
-        _published(publisher, change, {}, give_up=True)
+        _committed(commits, change, {}, give_up=True)
 
 
 def _shown_by_others(left: _Left, waiting: Mapping[str, BucketId]) -> bool:
@@ -324,7 +323,8 @@ def _waiting(table: TableDef, live: LiveFiles, request: CompactionRequest) -> Ma
 
     A request for some partitions shows the rows of these partitions alone.
     """
-    if not table.keyed or request.partitions is not None or request.where is not None or not level_0_waits(table):
+    chosen = request.partitions is not None or request.where is not None
+    if chosen or not table.keyed or not hides_level_0(table.options):
         return {}
     return {
         entry.file.name: bucket
@@ -357,19 +357,19 @@ def _jobs(
 
 
 def _still_of_use(
-    kept: Sequence[CommitMessage], publisher: Publisher, state: TableState, waiting: Mapping[str, BucketId]
+    kept: Sequence[CommitMessage], commits: TableCommit, state: TableState, waiting: Mapping[str, BucketId]
 ) -> list[CommitMessage]:
     """Return the results of earlier rounds that still fit and empty level 0 of their buckets; remove the others."""
     if not kept:
         return []
-    index, removed = publisher.reader.index(state.snapshot), _removed(kept)
+    index, removed = commits.reader.index(state.snapshot), _removed(kept)
     missed = {bucket for name, bucket in waiting.items() if name not in removed}
     of_use = [
         message
         for message in kept
-        if (message.partition, message.bucket) not in missed and _follows(message, state, index, publisher.table)
+        if (message.partition, message.bucket) not in missed and _follows(message, state, index, commits.table)
     ]
-    remove_files(publisher.table, publisher.env, [message for message in kept if message not in of_use])
+    remove_uncommitted(commits.table, commits.env, [message for message in kept if message not in of_use])
     return of_use
 
 
@@ -389,8 +389,8 @@ def _removed(messages: Sequence[CommitMessage]) -> set[str]:
     return {entry.file.name for message in messages for entry in message.entries() if entry.kind == DELETE}
 
 
-def _published(
-    publisher: Publisher, change: Change, waiting: Mapping[str, BucketId], *, give_up: bool
+def _committed(
+    commits: TableCommit, change: Change, waiting: Mapping[str, BucketId], *, give_up: bool
 ) -> tuple[Snapshot | None, frozenset[BucketId], list[CommitMessage]]:
     """Commit what fits the newest state, and remove the files of the rest.
 
@@ -406,27 +406,27 @@ def _published(
         ConflictError: the commit failed; the new files are removed.
         CommitUnknownError: the outcome of the commit is unknown; all files were kept.
     """
-    table, env = publisher.table, publisher.env
+    table, env = commits.table, commits.env
     stale: set[BucketId] = set()
     races = 0
     for attempt in RACE.each():
         try:
-            return publisher.commit(change), frozenset(stale), []
+            return commits.commit(change), frozenset(stale), []
         except CommitUnknownError:
             raise
         except ConflictError:
             try:
-                state = publisher.latest()
-                index = publisher.reader.index(state.snapshot)
+                state = commits.latest()
+                index = commits.reader.index(state.snapshot)
             except MerganserError:
-                remove_files(table, env, change.messages)
+                remove_uncommitted(table, env, change.messages)
                 raise
             fitting = [message for message in change.messages if _follows(message, state, index, table)]
             lost = [message for message in change.messages if message not in fitting]
             whole = _shows_whole_commits(fitting, state.live, waiting)
             races += not lost
             last = attempt.is_last or races == _RACES or (give_up and not (fitting and whole))
-            remove_files(table, env, change.messages if last else lost)
+            remove_uncommitted(table, env, change.messages if last else lost)
             if last:
                 raise
             stale |= {(message.partition, message.bucket) for message in lost}
@@ -434,7 +434,7 @@ def _published(
             if not fitting or not whole:
                 return None, frozenset(stale), fitting
         except MerganserError:
-            remove_files(table, env, change.messages)
+            remove_uncommitted(table, env, change.messages)
             raise
     raise AssertionError("the last attempt returns or raises")
 
@@ -445,7 +445,7 @@ def _follows(message: CommitMessage, state: TableState, index: Sequence[IndexEnt
     try:
         check_removals(message.entries(), state.live, table=table.name, snapshot=snapshot)
         check_levels(message.entries(), state.live, table.key_types, table=table.name, snapshot=snapshot)
-        if is_sensitive(replace(table.schema, options=table.options)):
+        if keeps_order_of_merges(replace(table.schema, options=table.options)):
             check_none_waits(message.entries(), state.live, table=table.name, snapshot=snapshot)
         check_index(
             message.entries(),
@@ -493,7 +493,7 @@ def follow(table: TableDef, env: Env, committed: Committed, *, run: RunJobs | No
         if not jobs:  # most commits end here, and have read nothing
             return
         with contextlib.ExitStack() as locks:
-            if not whole and len(jobs) <= _LOCKS_MAX and not (table.keyed and pushes_level_0(table.options)):
+            if not whole and len(jobs) <= _LOCKS_MAX and not (table.keyed and empties_level_0(table.options)):
                 request = replace(request, buckets=_left_to_us(env, jobs, locks))
             if request.buckets is None or request.buckets:
                 compact(table, env, request, run=run, commit_user=user, identifier=identifier)
@@ -536,10 +536,10 @@ def catch_up(table: TableDef, env: Env, identifier: int, *, run: RunJobs | None 
         identifier: of the commit that was repeated.
     """
     options, full = table.options, _full_is_due(table, identifier)
-    if not table.keyed or options.get(w.WRITE_ONLY) or not (full or pushes_level_0(options)):
+    if not table.keyed or options.get(w.WRITE_ONLY) or not (full or empties_level_0(options)):
         return
     try:
-        live = Publisher(table, env).latest().live
+        live = TableCommit(table, env).latest().live
         buckets = frozenset(
             bucket for bucket, files in live.buckets.items() if any(entry.file.level == 0 for entry in files.entries)
         )
@@ -552,7 +552,7 @@ def catch_up(table: TableDef, env: Env, identifier: int, *, run: RunJobs | None 
 
 
 def _not_compacted(table: TableDef, error: Exception) -> None:
-    hidden = table.keyed and pushes_level_0(table.options)
+    hidden = table.keyed and empties_level_0(table.options)
     what = "rows of '%s' are committed and not visible before its next compaction: %s"
     what = what if hidden else "'%s' is committed, and was not compacted after it: %s"
     _log.warning(what, table.name, error, exc_info=not isinstance(error, MerganserError))
@@ -583,7 +583,7 @@ def on_threads(env: Env) -> RunJobs:
 
                 return [message for messages in env.map(one, jobs) for message in messages]
         except BaseException:
-            remove_files(jobs[0].table, env, done)
+            remove_uncommitted(jobs[0].table, env, done)
             raise
 
     return run

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from merganser.codec.binary_row import deserialize, sort_key, stored_to_arrow
-from merganser.commit.publish import Publisher
+from merganser.commit.table_commit import TableCommit
 from merganser.errors import InvalidInputError
 from merganser.meta.live_files import LiveFiles
 from merganser.meta.table_def import TableDef
@@ -48,7 +48,7 @@ def expire_partitions(table: TableDef, env: Env, drop: Drop | None) -> tuple[Map
         ConflictError: others committed again and again; some partitions may have been dropped.
     """
     expired = expired_now(table, env)
-    old = expired(Publisher(table, env).latest().live)
+    old = expired(TableCommit(table, env).latest().live)
     found = _in_order(table, old)[: table.options.get(u.PARTITION_EXPIRATION_MAX_NUM)]
     if drop is not None:
         size = table.options.get(u.PARTITION_EXPIRATION_BATCH_SIZE) or max(1, len(found))

@@ -16,10 +16,10 @@ import numpy as np
 from merganser.codec.hashing import Hashes, row_hashes
 from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
-from merganser.commit.publish import Change, Publisher
+from merganser.commit.table_commit import Change, TableCommit
 from merganser.errors import CommitUnknownError, ConflictError, FormatError, MerganserError
 from merganser.files.key_hashes import read_hashes, write_hashes
-from merganser.lsm.abandoned import remove_files
+from merganser.lsm.abandoned import remove_uncommitted
 from merganser.lsm.section import SectionReader
 from merganser.meta.data_file import DataFile
 from merganser.meta.followed import columns_of, newest
@@ -44,33 +44,33 @@ def build_key_indexes(table: TableDef, env: Env) -> int:
     if not table.indexes_keys:
         return 0
     for attempt in RACE.each():
-        publisher = Publisher(table, env)
-        state = publisher.latest()
-        publisher = Publisher(newest(table, env), env)
+        commits = TableCommit(table, env)
+        state = commits.latest()
+        commits = TableCommit(newest(table, env), env)
         messages: list[CommitMessage] = []
         try:
-            for message in _built(publisher, state):
+            for message in _built(commits, state):
                 messages.append(message)
             if not messages:
                 return 0
             buckets = frozenset((message.partition, message.bucket) for message in messages)
             reads = Reads(state.snapshot, buckets)
-            publisher.commit(Change(messages, env.new_id(), BATCH_IDENTIFIER, COMPACT, reads=reads))
+            commits.commit(Change(messages, env.new_id(), BATCH_IDENTIFIER, COMPACT, reads=reads))
             return len(messages)
         except CommitUnknownError:
             raise
         except MerganserError as error:
-            remove_files(table, env, messages)
+            remove_uncommitted(table, env, messages)
             if not isinstance(error, ConflictError) or attempt.is_last:
                 raise
     raise AssertionError("the last attempt returns or raises")
 
 
-def _built(publisher: Publisher, state: TableState) -> Iterator[CommitMessage]:
+def _built(commits: TableCommit, state: TableState) -> Iterator[CommitMessage]:
     """Yield the new index of each bucket that needs one; its file is durable."""
-    table, env = publisher.table, publisher.env
+    table, env = commits.table, commits.env
     indexes: dict[BucketId, list[IndexEntry]] = {}
-    for entry in publisher.reader.index(state.snapshot):
+    for entry in commits.reader.index(state.snapshot):
         if entry.index_type == HASH:
             indexes.setdefault((entry.partition, entry.bucket), []).append(entry)
     held = sorted(bucket for bucket, files in state.live.buckets.items() if files.entries and bucket[1] >= 0)

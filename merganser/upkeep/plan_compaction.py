@@ -20,9 +20,8 @@ from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lsm.clustering import Order
 from merganser.lsm.compact import CompactJob, append_groups, uncounted
 from merganser.lsm.levels import dense_ranks, sections, top_level
-from merganser.lsm.pick import RunSize, pick, pushes_level_0
+from merganser.lsm.pick import RunSize, pick
 from merganser.lsm.record_expiry import RecordExpiry
-from merganser.lsm.section import looks_up
 from merganser.lsm.tombstones import Tombstones
 from merganser.merge.rules import merge_of
 from merganser.meta.data_file import DataFile
@@ -34,6 +33,7 @@ from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.registry import did_you_mean
+from merganser.rules.compacting import empties_level_0, looks_up
 from merganser.scan.plan import partitions_through
 from merganser.schema import types as t
 from merganser.storage.env import Env
@@ -320,7 +320,7 @@ class Planner:
         and rewrite it whole. It is the same base at the highest level, and no byte has to be moved.
         """
         table, options = self._table, self._table.options
-        goes_anyway = pushes_level_0(options) or options.get(u.FORCE_UP_LEVEL_0)
+        goes_anyway = empties_level_0(options) or options.get(u.FORCE_UP_LEVEL_0)
         as_it_stands = not table.counting and not options.get(u.FORCE_REWRITE_ALL_FILES)
         published = options.get(w.CHANGELOG_PRODUCER) not in ("none", "input")  # a file that changes its level is read
         if goes_anyway or not as_it_stands or published or runs[-1][0].level:

@@ -25,11 +25,11 @@ from math import gcd
 from typing import Any
 
 from merganser.commit.message import CommitMessage
-from merganser.commit.publish import Change, Publisher
+from merganser.commit.table_commit import Change, TableCommit
 from merganser.commit.turns import Turn, take_turn
 from merganser.errors import CommitUnknownError, ConflictError, InvalidInputError, MerganserError
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
-from merganser.lsm.abandoned import remove_files
+from merganser.lsm.abandoned import remove_uncommitted
 from merganser.lsm.compact import CompactJob
 from merganser.lsm.rescale import RescaleJob
 from merganser.meta.data_file import DataFile
@@ -80,7 +80,7 @@ def rescale(
         if table.bucket == POSTPONE:
             return made
         with take_turn(table, env):  # who commits to a new partition looks at the option in the same turn
-            state = Publisher(table, env).latest()
+            state = TableCommit(table, env).latest()
             # Rows of new partitions may have come with the old number. They move before the option says another one,
             # or writers that begin then would be refused; unless others write new partitions again and again.
             waits = not _is_overruled(made, state) and _wanted(table, state.live, buckets, request)
@@ -103,7 +103,7 @@ def check_rescale(
     _check_number(table, buckets)
     check_can_write(replace(table.schema, options=table.options), name=table.name)
     request = CompactionRequest(full=True, partitions=partitions)
-    check_partitions(table, Publisher(table, env).latest().live, request, what="rescale")
+    check_partitions(table, TableCommit(table, env).latest().live, request, what="rescale")
 
 
 def _check_number(table: TableDef, buckets: int) -> None:
@@ -155,21 +155,21 @@ def _moved(
             turn.end()
             if attempt.number > 1:
                 turn = take_turn(table, env)
-            state = Publisher(table, env).latest()
+            state = TableCommit(table, env).latest()
             if _is_overruled(made, state):
-                remove_files(table, env, [message for part in parts.values() for message in part.messages])
+                remove_uncommitted(table, env, [message for part in parts.values() for message in part.messages])
                 return None
             table = newest(table, env)
-            publisher = Publisher(table, env)
-            jobs = _planned(publisher, state, buckets, request, parts)
+            commits = TableCommit(table, env)
+            jobs = _planned(commits, state, buckets, request, parts)
             try:
                 done = run(jobs) if jobs else []
             except MerganserError:
                 # Files that others replaced meanwhile may be gone from the store, too.
-                if attempt.is_last or _are_live(jobs, publisher.latest().live):
+                if attempt.is_last or _are_live(jobs, commits.latest().live):
                     raise
                 for partition in {job.partition for job in jobs}:
-                    remove_files(table, env, parts.pop(partition).messages)
+                    remove_uncommitted(table, env, parts.pop(partition).messages)
                 continue
             for message in done:
                 parts[message.partition].messages.append(message)
@@ -182,7 +182,7 @@ def _moved(
             prepared, parts = parts, {}  # from here on a snapshot may name the files
             try:
                 # Its schema is the newest: by those that come later, writers tell whether the option was set.
-                return Publisher(newest(table, env), env).commit(change)
+                return TableCommit(newest(table, env), env).commit(change)
             except CommitUnknownError:
                 raise
             except MerganserError as error:  # nothing is visible
@@ -191,7 +191,7 @@ def _moved(
                     raise
         raise AssertionError("the last attempt returns or raises")
     except BaseException:
-        remove_files(table, env, [message for part in parts.values() for message in part.messages])
+        remove_uncommitted(table, env, [message for part in parts.values() for message in part.messages])
         raise
     finally:
         turn.end()
@@ -203,16 +203,16 @@ def _is_overruled(made: Snapshot | None, state: TableState) -> bool:
 
 
 def _planned(
-    publisher: Publisher, state: TableState, buckets: int, request: CompactionRequest, parts: dict[bytes, _Part]
+    commits: TableCommit, state: TableState, buckets: int, request: CompactionRequest, parts: dict[bytes, _Part]
 ) -> list[RescaleJob]:
     """Return what is still to be done, and note in `parts` what it covers."""
-    table, env = publisher.table, publisher.env
-    index = vectors_by_bucket(table, publisher.reader.index(state.snapshot))
+    table, env = commits.table, commits.env
+    index = vectors_by_bucket(table, commits.reader.index(state.snapshot))
     wanted = _wanted(table, state.live, buckets, request)
     for partition, part in list(parts.items()):
         there = [(partition, bucket) for bucket in wanted.get(partition, [])]
         if not _stands(part, there, state.live, index):
-            remove_files(table, env, parts.pop(partition).messages)
+            remove_uncommitted(table, env, parts.pop(partition).messages)
     planner = Planner(table, env)
     jobs: list[RescaleJob] = []
     for partition, numbers in wanted.items():

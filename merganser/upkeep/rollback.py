@@ -47,9 +47,9 @@ from merganser.meta.snapshot import Snapshot, same_snapshot
 from merganser.meta.snapshots import GUARD, SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
-from merganser.meta.tracking import is_untracked, publishes_by_compaction
+from merganser.meta.tracking import is_untracked
 from merganser.options import write as w
-from merganser.scan.plan import level_0_waits
+from merganser.rules.compacting import hides_level_0, publishes_by_compaction
 from merganser.scan.rows import counted
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
@@ -121,7 +121,7 @@ def roll_back(table: TableDef, env: Env, *, snapshot: int | None = None, tag: st
 def _tell_waiting(table: TableDef, state: TableState) -> None:
     """Log that rows of a state wait for a compaction, which was taken back with the later snapshots."""
     options = table.options
-    readers = ["reads"] if level_0_waits(table) else []
+    readers = ["reads"] if hides_level_0(table.options) else []
     readers += ["streams"] if publishes_by_compaction(options) else []
     if not table.keyed or not readers:
         return

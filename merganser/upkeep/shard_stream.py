@@ -1,7 +1,8 @@
 """The shard stream of a table begins and ends: a new schema says so.
 
 Steps of enabling: read the newest snapshot; create the schema; remember the shards. Writers that began before are told
-at their commit (`commit/publish`), and later ones read the new schema. So all snapshots of this schema are complete.
+at their commit (`commit/table_commit`), and later ones read the new schema. So all snapshots of this schema are
+complete.
 A stop after the second step leaves a stream whose shards are found from the snapshots.
 """
 

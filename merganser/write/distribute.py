@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from merganser.commit.message import CommitMessage
-from merganser.commit.publish import Publisher
+from merganser.commit.table_commit import TableCommit
 from merganser.errors import ConflictError, MerganserError
 from merganser.lsm.section import SectionReader
 from merganser.meta.data_file import DataFile
@@ -162,13 +162,13 @@ def distribute(
     """
     request = request or CompactionRequest()
     if request.partitions is not None:
-        check_partitions(table, Publisher(table, env).latest().live, request)
+        check_partitions(table, TableCommit(table, env).latest().live, request)
     for attempt in RACE.each():
         table = newest(table, env)
         target = WriteTarget(table, action=f"cannot compact '{table.name}'")
         transaction = Transaction(target, env, env.new_id(), run=run, kind=COMPACT)
         start = transaction.start()
-        live = Publisher(table, env).latest().live
+        live = TableCommit(table, env).latest().live
         jobs = _jobs(target, env, start, live, request)
         if not jobs:
             return None
@@ -176,7 +176,7 @@ def distribute(
             messages = (run or on_threads(env))(jobs)
         except MerganserError:
             # Another compaction may have given the rows their buckets, and their files may be gone from the store.
-            if attempt.is_last or _wait_still(jobs, Publisher(table, env).latest().live):
+            if attempt.is_last or _wait_still(jobs, TableCommit(table, env).latest().live):
                 raise
             continue
         try:

@@ -21,7 +21,7 @@ from merganser.codec.deletion_vector import Positions
 from merganser.commit.message import CommitMessage
 from merganser.errors import MerganserError, StorageError
 from merganser.ingest.rows import split_kinds
-from merganser.lsm.abandoned import remove_files
+from merganser.lsm.abandoned import remove_uncommitted
 from merganser.meta.data_file import DataFile
 from merganser.meta.row_counts import RowCounts
 from merganser.meta.table_def import TableDef
@@ -174,6 +174,6 @@ def messages_of(table: TableDef, env: Env, outcomes: Sequence[Outcome]) -> list[
     messages = [message for outcome in outcomes for message in outcome.messages]
     refusal = next((outcome.refusal for outcome in outcomes if outcome.refusal is not None), None)
     if refusal is not None:
-        remove_files(table, env, messages)
+        remove_uncommitted(table, env, messages)
         raise refusal
     return messages

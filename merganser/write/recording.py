@@ -24,7 +24,7 @@ from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
-from merganser.rules.dialects import is_sensitive
+from merganser.rules.compacting import keeps_order_of_merges
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
 
@@ -74,7 +74,7 @@ class Recording:
     def _due(self, state: TableState, messages: Sequence[CommitMessage]) -> list[RecordLogJob]:
         """Return the jobs of the buckets whose rows or files are others than at the last call."""
         table = newest(self._table, self._env)
-        sensitive = is_sensitive(replace(table.schema, options=table.options))
+        sensitive = keeps_order_of_merges(replace(table.schema, options=table.options))
         received: dict[BucketId, list[CommitMessage]] = {}
         for message in messages:
             if message.changelog:

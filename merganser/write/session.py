@@ -204,7 +204,7 @@ class WriteSession:
         watermark: int | datetime | None = None,
         edit: RowEdit | None = None,
     ) -> Snapshot | None:
-        """Publish what was written since the last commit.
+        """Commit what was written since the last commit.
 
         When the commit fails the rows stay with the session: a repeat of this call commits them, once. When they
         cannot be written nothing of them can be committed any more.

@@ -16,10 +16,11 @@ from merganser.errors import InvalidInputError, a_type
 from merganser.files.layout import value_limits
 from merganser.ingest.rows import split_kinds
 from merganser.meta.table_def import TableDef
-from merganser.meta.tracking import UNTRACKED_FILE, publishes_by_compaction, untracked_of
+from merganser.meta.tracking import UNTRACKED_FILE, untracked_of
 from merganser.options import write as w
 from merganser.options.registry import did_you_mean
 from merganser.rules.checks import check_partitions_off
+from merganser.rules.compacting import publishes_by_compaction
 from merganser.rules.dialects import keeps_other_columns
 from merganser.rules.gaps import check_can_write
 from merganser.schema.arrow import arrow_type

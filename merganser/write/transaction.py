@@ -25,19 +25,18 @@ from typing import Any, Final
 from merganser.commit.committers import Newest
 from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage, Committed
-from merganser.commit.publish import Change, Publisher
+from merganser.commit.table_commit import Change, TableCommit
 from merganser.commit.turns import Turn, rest_if_crowded, take_turn
 from merganser.errors import CommitUnknownError, FormatError, InvalidInputError, MerganserError, NotFoundError, a_type
-from merganser.lsm.abandoned import remove_files
+from merganser.lsm.abandoned import remove_uncommitted
 from merganser.meta.layout import Layout
 from merganser.meta.lineage import last_rescale
 from merganser.meta.row_counts import RowEdit
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import KnownState, TableState
-from merganser.meta.tracking import publishes_by_compaction
 from merganser.options import write as w
-from merganser.rules.dialects import publishes_each_record
+from merganser.rules.compacting import publishes_by_compaction, publishes_each_record
 from merganser.storage.env import Env
 from merganser.upkeep.after_commit import after_commit
 from merganser.upkeep.bucket_option import is_overtaken
@@ -135,14 +134,14 @@ class Transaction:
         """
         if self.identifier == BATCH_IDENTIFIER:
             return False, None
-        done, snapshot = Publisher(self.table, self.env).applied(self.user, self.identifier, self.known_state)
+        done, snapshot = TableCommit(self.table, self.env).applied(self.user, self.identifier, self.known_state)
         if done:
             catch_up(self.table, self.env, self.identifier, run=self._run)
         return done, snapshot
 
     def newest(self) -> Newest | None:
         """Return the newest commit of the user; None: none had an identifier."""
-        return Publisher(self.table, self.env).newest_of(self.user, self.known_state)
+        return TableCommit(self.table, self.env).newest_of(self.user, self.known_state)
 
     def start(self, *, assigners: int = 1) -> Start:
         """Return what the rows of the write come after: the newest state.
@@ -155,10 +154,10 @@ class Transaction:
         Raises:
             ConflictError: the table was dropped since it was opened.
         """
-        publisher = Publisher(self.table, self.env)
+        commits = TableCommit(self.table, self.env)
         known = self._known
         if rest_if_crowded(self.table, self.env) or known is None or not known.is_fresh(self.env):
-            known = self._known = publisher.known_state()
+            known = self._known = commits.known_state()
         state = known.state
         if self.since is None:
             self.since = state.next_id
@@ -166,7 +165,7 @@ class Transaction:
         overtaken = False
         while not overwrites and self.table.bucket > 0 and set(state.live.totals) - {self.table.bucket}:
             overtaken = is_overtaken(self.table, self.env, state)
-            before, self._known = state, publisher.known_state()
+            before, self._known = state, commits.known_state()
             state = self._known.state
             if overtaken or _rescaled(state) == _rescaled(before):  # no rescale came between
                 break
@@ -177,7 +176,7 @@ class Transaction:
         if not self.table.assigns_keys:
             return Start(sequences)
         assigners = assigners_of(self.table, assigners)
-        reader = Publisher(self.table, self.env).reader
+        reader = TableCommit(self.table, self.env).reader
         if self.table.moves_keys:
             rows = RowsState(None) if self.target.overwrites else rows_state(reader, state)
             return Start(sequences, assigners=assigners, rows=rows)
@@ -252,12 +251,12 @@ class Transaction:
         chosen = self.target.selection(messages) if removes is None else removes
         try:
             try:
-                snapshot = self._publish(messages, chosen, reads, edit)
+                snapshot = self._commit(messages, chosen, reads, edit)
             except FormatError as error:
                 if not _lacks_file_of(messages, error):
                     raise
                 # A copy has committed meanwhile and removed what its snapshot does not name: that is found now.
-                snapshot = self._publish(messages, chosen, reads, edit)
+                snapshot = self._commit(messages, chosen, reads, edit)
         except CommitUnknownError as error:
             tried = error.context["snapshot"]
             self.unknown_since = tried if self.unknown_since is None else min(tried, self.unknown_since)
@@ -286,7 +285,7 @@ class Transaction:
         """Remove what jobs wrote, unless a snapshot names it or may name it. Best effort: else it is orphans."""
         if not self.stands and self.unknown_since is None:
             self.aborted = True
-            remove_files(self.table, self.env, [*messages, *self._made])
+            remove_uncommitted(self.table, self.env, [*messages, *self._made])
 
     def spent(self, phase: str, seconds: float) -> None:
         """Add to what a phase of the write took."""
@@ -301,14 +300,14 @@ class Transaction:
         if not (self._made or records) or snapshot is None or snapshot.uuid != self.uuid:
             return
         with contextlib.suppress(Exception):  # else they are orphans; the commit succeeded, so nothing is raised
-            reader = Publisher(self.table, self.env).reader
+            reader = TableCommit(self.table, self.env).reader
             named = {entry.file.name for entry in reader.delta(snapshot)}
             indexes = {entry.name for entry in reader.index(snapshot)}
             if publishes_each_record(self.table.options):
                 named |= {entry.file.name for entry in reader.changelog(snapshot)}
             else:  # the commit names all: other numbers change no row of it
                 named |= {file.name for one in messages for file in one.changelog}
-            remove_files(
+            remove_uncommitted(
                 self.table,
                 self.env,
                 [
@@ -323,7 +322,7 @@ class Transaction:
             )
             self._made = []
 
-    def _publish(
+    def _commit(
         self,
         messages: Sequence[CommitMessage],
         removes: ow.Selection | None,
@@ -340,8 +339,8 @@ class Transaction:
         allow_empty = allow_empty or (self.identifier != BATCH_IDENTIFIER and (reads is not None or edit is not None))
         if not messages and removes is None and not allow_empty and self.watermark is None:
             if self.computed_from is not None:  # from newer rows there might be something to commit
-                publisher = Publisher(self.table, self.env)
-                publisher.check_computed_from(self.computed_from, publisher.reader.latest())
+                commits = TableCommit(self.table, self.env)
+                commits.check_computed_from(self.computed_from, commits.reader.latest())
             return None
         follows, self._known = self._known, None  # a repeat looks again
         change = Change(
@@ -366,7 +365,7 @@ class Transaction:
             # Elsewhere the compaction that takes the rows publishes them, or does not.
             untracked=self.target.untracked if removes is not None or not publishes_by_compaction(options) else None,
         )
-        return Publisher(self.table, self.env).commit(change)
+        return TableCommit(self.table, self.env).commit(change)
 
     def _adapting(self, messages: Sequence[CommitMessage]) -> Callable[[TableState], Sequence[CommitMessage]] | None:
         """Return what keeps rows the newest, joins new keys and finds out what changed; None: nothing needs to.

@@ -32,7 +32,7 @@ from merganser.merge.rules import merge_of
 from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
-from merganser.rules.dialects import publishes_each_record
+from merganser.rules.compacting import publishes_each_record
 from merganser.schema.pieces import in_one, is_large, pieces
 from merganser.storage.descriptors import descriptors_max
 from merganser.storage.env import Env

@@ -13,7 +13,7 @@ import pytest
 
 import merganser as mg
 from merganser import changes as c
-from merganser.commit.publish import Publisher
+from merganser.commit.table_commit import TableCommit
 from merganser.errors import ConflictError, InvalidInputError, UntrackedError
 from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with
@@ -225,7 +225,7 @@ def test_an_alter_inside_a_commit_and_the_commit_do_not_both_succeed_if_they_con
         table = catalog_over(storage).table("db.t")
         assert any(row["k"] == 2 for row in table.read().to_pylist()) == ("written" in done), call
         assert table.check() == (), call
-        live = [entry.file for entry in Publisher(table.definition, table.env).latest().live]
+        live = [entry.file for entry in TableCommit(table.definition, table.env).latest().live]
         if "altered" in done and has_rows:
             assert "written" not in done, call
         if "altered" in done and not has_rows:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import merganser as mg
-from merganser.commit.publish import Change, Publisher
+from merganser.commit.table_commit import Change, TableCommit
 from merganser.meta.table_state import MetaReader
 from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with
@@ -100,7 +100,7 @@ def test_writers_and_compactions_that_interleave_lose_and_bring_back_no_row(seed
     table = _table(["k"], **{"write-only": "true", "num-sorted-run.compaction-trigger": "3"})
     storage = table.env.storage
     wanted: dict[int, str] = {}
-    real, depth = Publisher.commit, 0
+    real, depth = TableCommit.commit, 0
 
     def upsert(step: str) -> None:
         keys = rng.sample(range(12), rng.choice([1, 3, 6]))
@@ -111,7 +111,7 @@ def test_writers_and_compactions_that_interleave_lose_and_bring_back_no_row(seed
             if kind == "+I":
                 wanted[k] = step
 
-    def commit(self: Publisher, change: Change) -> Any:
+    def commit(self: TableCommit, change: Change) -> Any:
         nonlocal depth
         if change.kind == "COMPACT" and depth < 2 and rng.random() < 0.6:
             depth += 1
@@ -124,7 +124,7 @@ def test_writers_and_compactions_that_interleave_lose_and_bring_back_no_row(seed
         return real(self, change)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Publisher, "commit", commit)
+        patch.setattr(TableCommit, "commit", commit)
         for step in range(10):
             upsert(str(step))
             _again(storage).compact(full=rng.random() < 0.3)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from merganser.commit.message import CommitMessage
-from merganser.commit.publish import Change, Publisher
+from merganser.commit.table_commit import Change, TableCommit
 from merganser.errors import CommitUnknownError
 from merganser.files.masks import index_path
 from merganser.meta.index_manifest import IndexEntry
@@ -63,8 +63,8 @@ def _base(options: Mapping[str, str]) -> tuple[dict[str, bytes], list[CommitMess
         "db.t", {"k": "INT", "v": "INT"}, primary_key=["k"], options={"bucket": "2", "write-only": "true", **options}
     )
     table.write([{"k": k, "v": 0} for k in range(6)])
-    publisher = Publisher(table.definition, table.env)
-    starts = starting_sequences(table.definition, publisher.latest().live, overwrites=False)
+    commits = TableCommit(table.definition, table.env)
+    starts = starting_sequences(table.definition, commits.latest().live, overwrites=False)
     writer = table_writer(table.definition, table.env, Start(starts))
     rows = pa.table({"k": pa.array(range(4, 9), pa.int32()), "v": pa.array([1] * 5, pa.int32())})
     writer.write(WriteTarget(table.definition).accepted(rows, None)[0])
@@ -90,7 +90,7 @@ def test_a_wide_commit_is_all_or_nothing_whichever_call_goes_wrong(options: Mapp
     def work(storage: Storage) -> Snapshot | None:
         table = catalog_over(storage).table("db.t")
         change = Change(messages, "job", 1, watermark=5, properties={"a": "b"}, steps=[log])
-        return Publisher(table.definition, table.env).commit(change)
+        return TableCommit(table.definition, table.env).commit(change)
 
     def check(storage: Storage, outcome: Outcome[Snapshot | None]) -> None:
         table = catalog_over(storage).table("db.t")

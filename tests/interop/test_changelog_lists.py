@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
-from merganser.commit.publish import Change, Publisher
+from merganser.commit.table_commit import Change, TableCommit
 from merganser.testing.builders import with_changelog
 from merganser.write.sequences import starting_sequences
 from merganser.write.start import Start
@@ -29,12 +29,12 @@ def test_the_clients_read_and_follow_a_snapshot_with_everything_a_commit_can_car
     table = catalog.create_table("db.t", dict(FIELDS), primary_key=["k"], options={"bucket": "2"})
     rows = [{"k": k, "v": f"row {k}"} for k in range(20)]
     target = WriteTarget(table.definition)
-    publisher = Publisher(table.definition, table.env)
-    starts = starting_sequences(table.definition, publisher.latest().live, overwrites=False)
+    commits = TableCommit(table.definition, table.env)
+    starts = starting_sequences(table.definition, commits.latest().live, overwrites=False)
     writer = table_writer(table.definition, table.env, Start(starts))
     writer.write(target.accepted(pa.Table.from_pylist(rows, arrow_schema(FIELDS)), None)[0])
     messages = with_changelog(table.definition, table.env, writer.finish())
-    snapshot = publisher.commit(
+    snapshot = commits.commit(
         Change(messages, "user", 1, watermark=1_700_000_000_000, properties={"a": "b"}, log_offsets={0: 12, 1: 34})
     )
     assert snapshot is not None

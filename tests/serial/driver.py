@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from merganser import catalog
-from merganser.commit.publish import Publisher
+from merganser.commit.table_commit import TableCommit
 from merganser.errors import CommitUnknownError, ConflictError, MerganserError, StorageError
 from merganser.meta.snapshot import COMPACT
 from merganser.storage.protocol import Storage, no_lock
@@ -178,7 +178,7 @@ def _settle(name: str, place: Place, writers: int, found: Found) -> None:
 
 def _commits(table: Any, after: int, up_to: int) -> list[Commit]:
     """Return the commits of some snapshots, in their order."""
-    snapshots = Publisher(table.definition, table.env).reader.snapshots
+    snapshots = TableCommit(table.definition, table.env).reader.snapshots
     found = []
     number = after + 1
     while number <= up_to and (snapshot := snapshots.get(number)) is not None:

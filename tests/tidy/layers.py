@@ -93,6 +93,7 @@ INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "rules": (
         ("facts", "named_columns", "merged"),
         ("tag_periods", "starts", "merging", "definition", "option_changes"),
+        ("compacting",),
         ("dialects",),
         ("checks",),
         ("gaps", "create"),
@@ -127,7 +128,7 @@ PYSPARK: Final[dict[str, str]] = {
 """Modules (or packages) that may import pyspark."""
 
 SNAPSHOTS_MADE: Final[dict[str, str]] = {
-    "commit.publish": "the commit, and with it every check",
+    "commit.table_commit": "the commit, and with it every check",
     "meta.snapshot": "what was read from a file",
 }
 """Modules that may make a `Snapshot`: a state of a table that was not there before comes from one place."""

@@ -14,7 +14,7 @@ import pytest
 import merganser as mg
 from merganser.codec.binary_row import serialize
 from merganser.commit.message import CommitMessage
-from merganser.commit.publish import Change, Publisher
+from merganser.commit.table_commit import Change, TableCommit
 from merganser.meta.live_files import LiveFiles
 from merganser.testing.builders import catalog_over, memory_with
 
@@ -47,13 +47,13 @@ def _table(partitions: int) -> mg.Table:
         "db.t", {"p": "INT", "k": "INT"}, primary_key=["p", "k"], partition_by=["p"], options={"bucket": "10"}
     )
     table.write([{"p": 0, "k": k} for k in range(100)])
-    publisher = Publisher(table.definition, table.env)
+    commits = TableCommit(table.definition, table.env)
     added = [
         CommitMessage(serialize((p,), table.definition.partition_types), entry.bucket, 10, (entry.file,))
         for p in range(1, partitions)
-        for entry in publisher.latest().live
+        for entry in commits.latest().live
     ]
-    publisher.commit(Change(added, "user"))
+    commits.commit(Change(added, "user"))
     return table
 
 
@@ -78,10 +78,10 @@ def test_a_commit_takes_the_same_steps_in_a_table_of_many_buckets(work: Callable
 
 def test_states_share_the_buckets_that_a_commit_leaves_alone() -> None:
     table = _table(200)
-    publisher = Publisher(table.definition, table.env)
-    before: LiveFiles = publisher.latest().live
+    commits = TableCommit(table.definition, table.env)
+    before: LiveFiles = commits.latest().live
     table.write(_rows(1))
-    after = publisher.latest().live
+    after = commits.latest().live
     assert after.buckets._layers[0] is before.buckets._layers[0]
     assert len(after) == before.count + 10
     assert replace(after) == after

@@ -15,10 +15,10 @@ import pytest
 
 import merganser as mg
 from merganser.commit.message import CommitMessage
-from merganser.commit.publish import Change, Publisher
+from merganser.commit.table_commit import Change, TableCommit
 from merganser.errors import CommitUnknownError, ConflictError, FormatError, StorageError
 from merganser.files.masks import index_path
-from merganser.lsm.abandoned import remove_files
+from merganser.lsm.abandoned import remove_uncommitted
 from merganser.meta.index_manifest import HASH, IndexEntry
 from merganser.meta.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot, snapshot_from_json
 from merganser.testing.builders import catalog_over, contents, memory_with, with_changelog
@@ -39,13 +39,13 @@ def _table(**options: str) -> mg.Table:
     return catalog.create_table("db.t", {"k": "INT", "v": "INT"}, primary_key=["k"], options=options)
 
 
-def _publisher(table: mg.Table) -> Publisher:
-    return Publisher(table.definition, table.env)
+def _commits(table: mg.Table) -> TableCommit:
+    return TableCommit(table.definition, table.env)
 
 
 def _files(table: mg.Table, *keys: int) -> list[CommitMessage]:
     """Write rows into files without committing them."""
-    starts = starting_sequences(table.definition, _publisher(table).latest().live, overwrites=False)
+    starts = starting_sequences(table.definition, _commits(table).latest().live, overwrites=False)
     writer = table_writer(table.definition, table.env, Start(starts))
     rows = pa.table({"k": pa.array(keys, pa.int32()), "v": pa.array(keys, pa.int32())})
     writer.write(WriteTarget(table.definition).accepted(rows, None)[0])
@@ -57,7 +57,7 @@ def _logged(table: mg.Table, *keys: int) -> list[CommitMessage]:
 
 
 def _commit(table: mg.Table, messages: list[CommitMessage], **how: Any) -> Snapshot:
-    snapshot = _publisher(table).commit(Change(messages, "user", **how))
+    snapshot = _commits(table).commit(Change(messages, "user", **how))
     assert snapshot is not None
     return snapshot
 
@@ -80,7 +80,7 @@ def test_a_snapshot_names_the_changelog_files_of_its_commit() -> None:
     second = _commit(table, _files(table, 77))
     assert first.changelog_record_count == 10
     assert (second.changelog_manifest_list, second.changelog_record_count) == (None, None)
-    reader = _publisher(table).reader
+    reader = _commits(table).reader
     [manifests] = reader.changelog_lists([first])
     entries = [entry for entries in reader.entries_of_each(manifests) for entry in entries]
     assert {entry.file.name for entry in entries} == _changelog_files(table)
@@ -157,7 +157,7 @@ def test_changelog_files_that_no_snapshot_names_are_orphans() -> None:
 def test_changelog_files_of_a_commit_that_is_given_up_are_removed() -> None:
     table = _table()
     messages = _logged(table, 1, 2, 3)
-    remove_files(table.definition, table.env, messages)
+    remove_uncommitted(table.definition, table.env, messages)
     assert _changelog_files(table) == set()
 
 
@@ -170,7 +170,7 @@ class _Taken(FaultyStorage):
         if "/snapshot-" in path and self.times:
             self.times -= 1
             other = catalog_over(self.inner).table("db.t")
-            Publisher(other.definition, other.env).commit(Change([], commit_user="other", allow_empty=True))
+            TableCommit(other.definition, other.env).commit(Change([], commit_user="other", allow_empty=True))
         self.inner.create(path, data)
 
 
@@ -199,8 +199,8 @@ def _of(entry: IndexEntry, *gone: IndexEntry) -> CommitMessage:
 
 
 def _indexes(table: mg.Table) -> set[str]:
-    publisher = _publisher(table)
-    return {entry.name for entry in publisher.reader.index(publisher.latest().snapshot)}
+    commits = _commits(table)
+    return {entry.name for entry in commits.reader.index(commits.latest().snapshot)}
 
 
 def test_an_index_of_hashes_is_replaced_by_bucket_and_rides_along_with_rows() -> None:
@@ -263,7 +263,7 @@ def test_properties_and_offsets_are_carried_on_and_replaced_by_name() -> None:
     assert found.log_offsets == {0: 10, 1: 25}
     path = table.definition.paths.snapshot(3)
     assert snapshot_from_json(table.env.storage.read(path), path) == found
-    assert _publisher(table).applied("user", 7)[0]
+    assert _commits(table).applied("user", 7)[0]
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_attempts_take_the_first_step_once() -> None:
 
 def test_a_commit_that_changes_nothing_takes_no_step() -> None:
     table, log = _table(), _Log()
-    assert _publisher(table).commit(Change([], "user", steps=[log])) is None
+    assert _commits(table).commit(Change([], "user", steps=[log])) is None
     assert log.heard == []
 
 
@@ -404,10 +404,10 @@ def test_a_commit_of_unknown_outcome_leaves_the_steps_to_its_repeat() -> None:
     table.env.storage = _Unsure(storage)
     change = Change(messages, "user", uuid="u-1", steps=[log])
     with pytest.raises(CommitUnknownError):
-        _publisher(table).commit(change)
+        _commits(table).commit(change)
     assert log.heard == ["before"]
     table.env.storage = storage
-    snapshot = _publisher(table).commit(replace(change, since=1))
+    snapshot = _commits(table).commit(replace(change, since=1))
     assert snapshot is not None
     assert (snapshot.id, snapshot.log_offsets) == (1, {0: 9})
     assert log.heard == ["before", ("after", 1)]

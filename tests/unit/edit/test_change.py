@@ -12,7 +12,7 @@ import pytest
 
 import merganser as mg
 from merganser import changes as c
-from merganser.commit.publish import Publisher
+from merganser.commit.table_commit import TableCommit
 from merganser.edit.change import Change
 from merganser.errors import ConflictError, InvalidInputError
 from merganser.storage.protocol import no_lock
@@ -119,14 +119,14 @@ def test_of_two_deletes_that_cross_the_second_counts_the_rows_that_the_first_lef
     table.write(FIRST)
     first: list[mg.Snapshot | None] = []
     others = [lambda: first.append(table.delete("k < 2")), lambda: table.write(FIRST[:1])]
-    publish = Publisher._publish
+    create = TableCommit._create
 
-    def crossed(self: Publisher, *arguments: Any) -> mg.Snapshot:
+    def crossed(self: TableCommit, *arguments: Any) -> mg.Snapshot:
         if arguments[0].operation == "DELETE" and others:
             others.pop(0)()
-        return publish(self, *arguments)
+        return create(self, *arguments)
 
-    with _without_locks(), patch.object(Publisher, "_publish", crossed):
+    with _without_locks(), patch.object(TableCommit, "_create", crossed):
         done = table.delete("b = 'x'")
     assert done is not None
     assert (first[0] and first[0].rows_deleted, done.rows_deleted) == (3, 4)

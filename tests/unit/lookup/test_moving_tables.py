@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from merganser.commit.publish import Publisher
+from merganser.commit.table_commit import TableCommit
 from merganser.lookup.lookup import shared_lookup
 from merganser.lsm.held_memory import _Budget, held_bytes
 from merganser.meta.layered import Layered
@@ -73,7 +73,7 @@ def test_threads_find_the_rows_of_their_keys_while_the_table_moves() -> None:
     assert wrong == []
     handle = shared_lookup(table.definition, table.env)
     handle.lookup([{"k": k} for k in range(KEYS)])
-    assert set(handle._held) == {entry.file.name for entry in Publisher(table.definition, table.env).latest().live}
+    assert set(handle._held) == {entry.file.name for entry in TableCommit(table.definition, table.env).latest().live}
 
 
 def test_a_thread_meets_a_new_bucket_while_another_one_moves_the_handle(monkeypatch: pytest.MonkeyPatch) -> None:

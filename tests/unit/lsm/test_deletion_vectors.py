@@ -15,7 +15,7 @@ import pytest
 import merganser as mg
 from merganser.codec.binary_row import deserialize
 from merganser.commit.message import CommitMessage
-from merganser.commit.publish import Change, Publisher
+from merganser.commit.table_commit import Change, TableCommit
 from merganser.errors import ConflictError, FormatError, InvalidInputError
 from merganser.files.masks import NO_VECTORS, BucketVectors, changed, load, vectors_by_bucket
 from merganser.meta.index_manifest import DELETION_VECTORS, IndexEntry
@@ -278,16 +278,16 @@ def test_a_compaction_whose_vectors_somebody_else_changed_is_planned_anew(monkey
     table.write([_row(k) for k in range(6)])
     writer = _again(table, **{"write-only": "true"})
     writer.write([_row(1, "new")])
-    real, raced = Publisher.commit, []
+    real, raced = TableCommit.commit, []
 
-    def commit(self: Publisher, change: Change) -> Any:
+    def commit(self: TableCommit, change: Change) -> Any:
         if change.kind == "COMPACT" and not raced:
             raced.append(True)
             other = _again(table)
             other.write([_row(2, "other")])  # its own compaction takes in both, and marks both
         return real(self, change)
 
-    monkeypatch.setattr(Publisher, "commit", commit)
+    monkeypatch.setattr(TableCommit, "commit", commit)
     table.compact(full=True)
     assert raced
     assert [row[1] for row in _rows(table)] == ["old", "new", "other", "old", "old", "old"]
@@ -302,21 +302,21 @@ def test_a_change_based_on_other_vectors_is_refused_and_changes_nothing() -> Non
     message = CommitMessage(*bucket, total, (), (), (replace(stale, name="index-x"),), (stale,))
     before = table.latest_snapshot()
     with pytest.raises(ConflictError, match="changed the deleted rows of bucket 0"):
-        Publisher(table.definition, table.env).commit(Change([message], "user", kind="COMPACT"))
+        TableCommit(table.definition, table.env).commit(Change([message], "user", kind="COMPACT"))
     unseen = replace(message, index_removed=())
     with pytest.raises(ConflictError):  # nor may one be put over vectors that were not seen
-        Publisher(table.definition, table.env).commit(Change([unseen], "user", kind="COMPACT"))
+        TableCommit(table.definition, table.env).commit(Change([unseen], "user", kind="COMPACT"))
     assert table.latest_snapshot() == before
 
 
 def test_a_file_cannot_go_without_its_vector() -> None:
     table = _filled(options=NEVER)
-    state = Publisher(table.definition, table.env).latest()
+    state = TableCommit(table.definition, table.env).latest()
     (bucket, files), *_ = state.live.buckets.items()
     old = next(entry.file for entry in files.entries if entry.file.level == 5)
     message = CommitMessage(*bucket, 1, (), (old,))
     with pytest.raises(ConflictError):
-        Publisher(table.definition, table.env).commit(Change([message], "user", kind="COMPACT"))
+        TableCommit(table.definition, table.env).commit(Change([message], "user", kind="COMPACT"))
 
 
 # tables without a key
@@ -328,12 +328,12 @@ def _append(**options: str) -> mg.Table:
 
 def _delete(table: mg.Table, *positions: list[int]) -> None:
     """Mark rows of the first files of the only bucket as deleted, and commit."""
-    publisher = Publisher(table.definition, table.env)
-    state = publisher.latest()
+    commits = TableCommit(table.definition, table.env)
+    state = commits.latest()
     ((bucket, files),) = state.live.buckets.items()
     marked = {e.file.name: np.array(at, np.int64) for e, at in zip(files.entries, positions, strict=False) if at}
-    held = vectors_by_bucket(table.definition, publisher.reader.index(state.snapshot)).get(bucket, NO_VECTORS)
-    publisher.commit(Change([_marking(table, bucket, files.total_buckets, held, marked)], "deleter"))
+    held = vectors_by_bucket(table.definition, commits.reader.index(state.snapshot)).get(bucket, NO_VECTORS)
+    commits.commit(Change([_marking(table, bucket, files.total_buckets, held, marked)], "deleter"))
 
 
 def _marking(
@@ -383,15 +383,15 @@ def test_touching_one_vector_of_a_file_keeps_the_others() -> None:
 def test_two_deletes_from_one_snapshot_do_not_undo_each_other() -> None:
     table = _append()
     table.write([_row(k) for k in range(5)])
-    publisher = Publisher(table.definition, table.env)
-    state = publisher.latest()
+    commits = TableCommit(table.definition, table.env)
+    state = commits.latest()
     ((bucket, files),) = state.live.buckets.items()
     name = files.entries[0].file.name
 
     one, other = (_marking(table, bucket, -1, NO_VECTORS, {name: np.array([at])}) for at in (1, 2))
-    publisher.commit(Change([one], "a"))
+    commits.commit(Change([one], "a"))
     with pytest.raises(ConflictError):
-        publisher.commit(Change([other], "b"))
+        commits.commit(Change([other], "b"))
     assert [row[0] for row in _rows(table)] == [0, 2, 3, 4]
 
 

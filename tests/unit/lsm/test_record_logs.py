@@ -348,7 +348,7 @@ def test_rows_of_a_newer_schema_are_published_whole_by_a_writer_that_was_opened_
 def test_rows_as_they_came_of_a_writer_that_was_stopped_are_orphans(tmp_path: Path) -> None:
     table = _table(tmp_path, merge_engine="partial-update")
     with (
-        patch("merganser.write.transaction.Transaction._publish", side_effect=KeyboardInterrupt),
+        patch("merganser.write.transaction.Transaction._commit", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
         table.write([{"k": 1, "v": 1, "w": "a"}])
@@ -361,7 +361,7 @@ def test_a_commit_that_fails_leaves_no_files_of_its_rows(tmp_path: Path) -> None
     table = _table(tmp_path)
     before = sorted(path.name for path in Path(table.path).rglob("*.parquet"))
     with (
-        patch("merganser.commit.publish.Publisher._prepare", side_effect=ConflictError("another one was first")),
+        patch("merganser.commit.table_commit.TableCommit._prepare", side_effect=ConflictError("another one was first")),
         pytest.raises(ConflictError),
     ):
         table.write([{"k": 1, "v": 3, "w": "mine"}])

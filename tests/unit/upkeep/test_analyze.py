@@ -13,7 +13,7 @@ import pytest
 
 import merganser as mg
 from merganser import changes
-from merganser.commit.publish import Change, Publisher
+from merganser.commit.table_commit import Change, TableCommit
 from merganser.errors import ConflictError, InvalidInputError, StorageError
 from merganser.testing.builders import catalog_over, memory_with
 from merganser.testing.faulty import Fault, FaultyStorage, Plan
@@ -64,14 +64,14 @@ def test_statistics_are_of_the_newest_schema_or_not_recorded(monkeypatch: pytest
     new = old.alter([changes.add_column("e", "INT")])
     assert old.analyze() is not None
     assert (_stats(new)["schema_id"], "e" in _stats(new)["colstat"]) == (1, True)
-    commit = Publisher.commit
+    commit = TableCommit.commit
 
-    def altered(self: Publisher, change: Change) -> mg.Snapshot | None:
+    def altered(self: TableCommit, change: Change) -> mg.Snapshot | None:
         new.alter([changes.retype_column("e", "BIGINT")])
         return commit(self, change)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Publisher, "commit", altered)
+        patch.setattr(TableCommit, "commit", altered)
         with pytest.raises(ConflictError, match="got schema 2 while rows of schema 1"):
             new.analyze()
     assert [s.commit_kind for s in new.snapshots()] == ["APPEND", "ANALYZE"]

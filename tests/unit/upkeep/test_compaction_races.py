@@ -12,7 +12,7 @@ import pytest
 
 import merganser as mg
 from merganser.catalogs.filesystem import Catalog
-from merganser.commit.publish import Change, Publisher
+from merganser.commit.table_commit import Change, TableCommit
 from merganser.errors import ConflictError, FormatError
 from merganser.lsm.compact import CompactJob
 from merganser.meta.snapshot import COMPACT
@@ -56,18 +56,18 @@ def _rows(table: mg.Table) -> list[tuple[Any, ...]]:
 
 def _before_commits(patch: pytest.MonkeyPatch, others: list[Callable[[], object]]) -> None:
     """Let somebody do something before each commit of a compaction, as long as there is something."""
-    commit = Publisher.commit
+    commit = TableCommit.commit
 
-    def late(publisher: Publisher, change: Change) -> Any:
+    def late(commits: TableCommit, change: Change) -> Any:
         if change.kind == COMPACT and others:
             work = others.pop(0)
             waiting = others.copy()
             others.clear()  # what the other does is not disturbed itself
             work()
             others.extend(waiting)
-        return commit(publisher, change)
+        return commit(commits, change)
 
-    patch.setattr(Publisher, "commit", late)
+    patch.setattr(TableCommit, "commit", late)
 
 
 def _counted(patch: pytest.MonkeyPatch) -> list[bytes]:
@@ -165,11 +165,13 @@ def test_a_compaction_that_always_loses_and_is_not_done_says_so(monkeypatch: pyt
     def other() -> None:
         """Replace what came after the first look, and nothing else."""
         found = _other(table)
-        state = Publisher(found.definition, found.env).latest()
+        state = TableCommit(found.definition, found.env).latest()
         jobs = plan_jobs(found.definition, found.env, state, CompactionRequest(full=True))
         later = [replace(job, files=tuple(f for f in job.files if f.name not in early)) for job in jobs]
         done = [message for job in later if job.files for message in job.run(found.env)]
-        Publisher(found.definition, found.env).commit(Change(done, commit_user="other", kind=COMPACT, allow_empty=True))
+        TableCommit(found.definition, found.env).commit(
+            Change(done, commit_user="other", kind=COMPACT, allow_empty=True)
+        )
         found.write([_row(1, "later", p) for p in "ab"])
 
     lost: list[Callable[[], object]] = [other] * 20
@@ -238,15 +240,15 @@ def test_a_lost_race_for_snapshot_ids_costs_no_work(monkeypatch: pytest.MonkeyPa
     table = _table()
     before = _rows(table)
     ran = _counted(monkeypatch)
-    create, busy = Publisher._publish, [True] * 7
+    create, busy = TableCommit._create, [True] * 7
 
-    def taken(publisher: Publisher, snapshot: Any, *rest: Any) -> Any:
+    def taken(commits: TableCommit, snapshot: Any, *rest: Any) -> Any:
         if snapshot.commit_kind == COMPACT and busy:
             busy.pop()
             _other(table).write([_row(0, f"{len(busy)}")])
-        return create(publisher, snapshot, *rest)
+        return create(commits, snapshot, *rest)
 
-    monkeypatch.setattr(Publisher, "_publish", taken)
+    monkeypatch.setattr(TableCommit, "_create", taken)
     assert table.compact(full=True) is not None
     assert not busy
     assert len(ran) == 2

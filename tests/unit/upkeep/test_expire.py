@@ -204,14 +204,14 @@ def test_files_of_an_expired_snapshot_that_cannot_be_read_are_kept_for_removing_
 def test_an_overwrite_that_brings_a_removed_file_back_keeps_it() -> None:
     """Another engine rolls back by a new commit that adds files again which an earlier one had removed."""
     from merganser.commit.message import CommitMessage
-    from merganser.commit.publish import Change, Publisher
+    from merganser.commit.table_commit import Change, TableCommit
 
     table, _ = table_of({"write-only": "true"})
     write(table, v="first")
-    [entry] = Publisher(table.definition, table.env).latest().live
+    [entry] = TableCommit(table.definition, table.env).latest().live
     table.truncate()
     back = CommitMessage(partition=entry.partition, bucket=0, total_buckets=1, added=(entry.file,))
-    Publisher(table.definition, table.env).commit(
+    TableCommit(table.definition, table.env).commit(
         Change(messages=[back], commit_user="rollback", overwrites=lambda live: [], kind="OVERWRITE")
     )
     write(table, k=2)

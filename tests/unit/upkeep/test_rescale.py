@@ -15,7 +15,7 @@ import pytest
 
 import merganser as mg
 from merganser.changes import set_option
-from merganser.commit.publish import Change, Publisher
+from merganser.commit.table_commit import Change, TableCommit
 from merganser.commit.turns import Turn, take_turn
 from merganser.errors import ConflictError, InvalidInputError, NotFoundError
 from merganser.lsm.rescale import RescaleJob
@@ -63,16 +63,16 @@ def _reopened(table: mg.Table) -> mg.Table:
 @contextmanager
 def _before_rescales_commit(*steps: Callable[[], object]) -> Iterator[None]:
     """Run one step before each commit of a rescale, but of those that steps make."""
-    todo, commit, inside = list(steps), Publisher.commit, [False]
+    todo, commit, inside = list(steps), TableCommit.commit, [False]
 
-    def first(self: Publisher, change: Change) -> Any:
+    def first(self: TableCommit, change: Change) -> Any:
         if change.rescales and todo and not inside[0]:
             inside[0] = True
             todo.pop(0)()
             inside[0] = False
         return commit(self, change)
 
-    with patch.object(Publisher, "commit", first):
+    with patch.object(TableCommit, "commit", first):
         yield
     assert not todo
 
@@ -371,14 +371,14 @@ def test_rows_of_a_new_partition_get_the_number_of_a_rescale_that_came_first(is_
         with pytest.raises(ConflictError, match=r"into 4 buckets, and another job has given the table 8 since") as told:
             writer.commit()
     assert told.value.context["buckets"] == 8
-    begun, commit = [lambda: _reopened(table).rescale(6)], Publisher.commit
+    begun, commit = [lambda: _reopened(table).rescale(6)], TableCommit.commit
 
-    def late(self: Publisher, change: Change) -> Any:
+    def late(self: TableCommit, change: Change) -> Any:
         if begun and not change.rescales:
             begun.pop()()
         return commit(self, change)
 
-    with patch.object(Publisher, "commit", late):
+    with patch.object(TableCommit, "commit", late):
         table.write(_rows(range(5), p="b"))
     assert _totals(table) == ({} if is_empty else {"a": {6}}) | {"b": {6}}
     _reopened(table).write(_rows(range(9), p="b"))
@@ -470,16 +470,16 @@ def test_streams_go_on_through_it(seed: int, producer: str, tmp_path: Path) -> N
 def test_stopped_at_its_commit_it_removes_no_file_that_a_snapshot_may_name(when: str) -> None:
     table = _table()
     table.write(_rows(range(20)))
-    rows, commit = _found(table), Publisher.commit
+    rows, commit = _found(table), TableCommit.commit
 
-    def stopped(self: Publisher, change: Change) -> Any:
+    def stopped(self: TableCommit, change: Change) -> Any:
         if change.rescales and when == "after":
             commit(self, change)
         if change.rescales:
             raise KeyboardInterrupt
         return commit(self, change)
 
-    with patch.object(Publisher, "commit", stopped), pytest.raises(KeyboardInterrupt):
+    with patch.object(TableCommit, "commit", stopped), pytest.raises(KeyboardInterrupt):
         table.rescale(8)
     again = _reopened(table)
     assert _found(again) == rows

@@ -10,7 +10,7 @@ import pytest
 
 import merganser as mg
 from merganser.commit.message import CommitMessage
-from merganser.commit.publish import Change, Publisher
+from merganser.commit.table_commit import Change, TableCommit
 from merganser.errors import ConflictError, MerganserError, StorageError
 from merganser.lsm.compact import CompactJob
 from merganser.meta.snapshot import COMPACT
@@ -76,7 +76,7 @@ def _overtaken(options: dict[str, str]) -> tuple[mg.Table, list[CommitMessage]]:
     """Return a table of two commits, and the result of a compaction that another process planned between the two."""
     table = _table(options)
     _write(table, "first", to="a")
-    state = Publisher(table.definition, table.env).latest()
+    state = TableCommit(table.definition, table.env).latest()
     early = _run(plan_jobs(table.definition, table.env, state, CompactionRequest(push_level_0=True)), table)
     _write(table, "second", to="ab", first=1)
     return table, early
@@ -91,7 +91,7 @@ def test_a_compaction_that_lost_some_buckets_shows_no_part_of_a_commit(options: 
         """Let the other compaction commit before this one does."""
         ran.append(len(jobs))
         if len(ran) == 1:
-            Publisher(table.definition, table.env).commit(Change(early, commit_user="other", kind=COMPACT))
+            TableCommit(table.definition, table.env).commit(Change(early, commit_user="other", kind=COMPACT))
         return _run(jobs, table)
 
     compact(table.definition, table.env, CompactionRequest(push_level_0=True), run=run)
@@ -109,7 +109,7 @@ def test_what_was_kept_is_done_again_once_newer_rows_wait_there(options: dict[st
     def run(jobs: Sequence[CompactJob]) -> list[CommitMessage]:
         ran.append(len(jobs))
         if len(ran) == 1:
-            Publisher(table.definition, table.env).commit(Change(early, commit_user="other", kind=COMPACT))
+            TableCommit(table.definition, table.env).commit(Change(early, commit_user="other", kind=COMPACT))
             _write(table, "third", to="ab", first=2)
         return _run(jobs, table)
 
@@ -132,7 +132,7 @@ def test_a_compaction_that_always_loses_shows_nothing_and_leaves_nothing_behind(
         jobs = plan_jobs(
             table.definition,
             table.env,
-            Publisher(table.definition, table.env).latest(),
+            TableCommit(table.definition, table.env).latest(),
             CompactionRequest(partitions=[{"p": "a"}], push_level_0=True),
         )
         early = _run(jobs, table)
@@ -143,7 +143,7 @@ def test_a_compaction_that_always_loses_shows_nothing_and_leaves_nothing_behind(
 
     def run(jobs: Sequence[CompactJob]) -> list[CommitMessage]:
         done = _run(jobs, table)
-        Publisher(table.definition, table.env).commit(Change(others.pop(), commit_user="other", kind=COMPACT))
+        TableCommit(table.definition, table.env).commit(Change(others.pop(), commit_user="other", kind=COMPACT))
         others.append(prepare())
         return done
 
@@ -190,7 +190,7 @@ def test_a_full_compaction_is_done_even_if_another_one_has_shown_the_rows(option
 def test_an_error_between_two_rounds_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     table = _table(ENGINES[0])
     _write(table, "first", to="a")
-    state = Publisher(table.definition, table.env).latest()
+    state = TableCommit(table.definition, table.env).latest()
     early = _run(plan_jobs(table.definition, table.env, state, CompactionRequest(push_level_0=True)), table)
     _write(table, "second", to="ab", first=1)
     _write(table, "third", to="b", first=2)  # two files become one
@@ -200,7 +200,7 @@ def test_an_error_between_two_rounds_leaves_nothing_behind(monkeypatch: pytest.M
 
     def run(jobs: Sequence[CompactJob]) -> list[CommitMessage]:
         """Let a result be kept for the next round, which cannot plan."""
-        Publisher(table.definition, table.env).commit(Change(early, commit_user="other", kind=COMPACT))
+        TableCommit(table.definition, table.env).commit(Change(early, commit_user="other", kind=COMPACT))
         monkeypatch.setattr(compact_table, "plan_jobs", fail)
         return _run(jobs, table)
 

@@ -20,7 +20,7 @@ import pytest
 import merganser as mg
 from merganser.codec.hashing import row_hashes
 from merganser.commit.message import CommitMessage
-from merganser.commit.publish import Change, Publisher
+from merganser.commit.table_commit import Change, TableCommit
 from merganser.errors import ConflictError, FormatError
 from merganser.files.key_hashes import read_hashes
 from merganser.merge.hashed_keys import KeyHashes
@@ -500,15 +500,15 @@ def test_a_repair_begins_anew_if_others_write_to_its_buckets(monkeypatch: pytest
     path = next(p for p in contents(storage) if p.endswith(_index(table)[0].name))
     kept = storage.read(path)
     storage.replace(path, kept[:-4])
-    commit, todo = Publisher.commit, [1]
+    commit, todo = TableCommit.commit, [1]
 
-    def late(self: Publisher, change: Change) -> Any:
+    def late(self: TableCommit, change: Change) -> Any:
         if todo and change.kind == COMPACT:
             todo.pop()
             table.write(_rows([0, 3, 20]))  # this process still knows the index
         return commit(self, change)
 
-    monkeypatch.setattr(Publisher, "commit", late)
+    monkeypatch.setattr(TableCommit, "commit", late)
     other = catalog_over(storage).table("db.t")
     other.repair()
     monkeypatch.setattr(key_buckets, "_cache", Cache())

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
-from merganser.commit.publish import Publisher
+from merganser.commit.table_commit import TableCommit
 from merganser.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
 from merganser.meta.table_state import MetaReader
 from merganser.testing.builders import catalog_over, contents, memory_with
@@ -328,7 +328,7 @@ def test_rows_that_get_their_buckets_are_numbered_above_those_that_others_commit
 
     monkeypatch.setattr(Transaction, "finish", late)
     distribute.distribute(table.definition, table.env)
-    entries = [entry.file for entry in Publisher(table.definition, table.env).latest().live]
+    entries = [entry.file for entry in TableCommit(table.definition, table.env).latest().live]
     ranges = sorted((file.min_sequence, file.max_sequence) for file in entries)
     assert len(ranges) > 1
     assert all(high < low for (_, high), (low, _) in pairwise(ranges)), ranges

@@ -1,4 +1,4 @@
-"""The publisher: what a snapshot says, what may follow what, and who applied what."""
+"""The commits: what a snapshot says, what may follow what, and who applied what."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import merganser as mg
 from merganser.commit.conflict import check_removals, check_total_buckets
 from merganser.commit.message import CommitMessage
-from merganser.commit.publish import Change, Publisher
+from merganser.commit.table_commit import Change, TableCommit
 from merganser.errors import ConflictError, InvalidInputError, StorageError
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE
 from merganser.meta.table_state import MetaReader
@@ -72,12 +72,12 @@ def test_snapshots_count_rows_and_name_the_commit() -> None:
 def test_an_identifier_at_or_below_the_last_one_is_applied_already() -> None:
     table = _table()
     done = [table.write(_row(k), commit_user="job", identifier=k) for k in (1, 3, 4)]
-    publisher = Publisher(table.definition, table.env)
-    assert publisher.applied("job", 3) == (True, done[1])
-    assert publisher.applied("job", 2) == (True, None)
-    assert publisher.applied("job", 5) == (False, None)
-    assert publisher.applied("other", 1) == (False, None)
-    assert publisher.applied("job", BATCH_IDENTIFIER) == (False, None)
+    commits = TableCommit(table.definition, table.env)
+    assert commits.applied("job", 3) == (True, done[1])
+    assert commits.applied("job", 2) == (True, None)
+    assert commits.applied("job", 5) == (False, None)
+    assert commits.applied("other", 1) == (False, None)
+    assert commits.applied("job", BATCH_IDENTIFIER) == (False, None)
     assert table.write(_row(9), commit_user="job", identifier=3) == done[1]
     assert _keys(table) == [1, 3, 4]
 
@@ -87,7 +87,7 @@ def test_batch_commits_under_the_same_name_say_nothing_of_identifiers() -> None:
     table.write(_row(1), commit_user="job")
     table.write(_row(2), commit_user="job", identifier=0)
     table.write(_row(3), commit_user="job")
-    assert Publisher(table.definition, table.env).applied("job", 1) == (False, None)
+    assert TableCommit(table.definition, table.env).applied("job", 1) == (False, None)
     assert table.write(_row(4), commit_user="job", identifier=1) is not None
     assert _keys(table) == [1, 2, 3, 4]
 
@@ -95,14 +95,14 @@ def test_batch_commits_under_the_same_name_say_nothing_of_identifiers() -> None:
 def test_the_first_of_two_snapshots_of_one_commit_is_the_one_returned() -> None:
     table = _table()
     append = table.write(_row(1), commit_user="job", identifier=1)
-    publisher = Publisher(table.definition, table.env)
+    commits = TableCommit(table.definition, table.env)
     [entry] = MetaReader(table.definition.paths, table.env, table.name).latest().live
     moved = CommitMessage(entry.partition, 0, 1, (replace(entry.file, level=5),), (entry.file,))
     compact = Change([moved], commit_user="compactor", identifier=1, kind=COMPACT)
-    second = publisher.commit(compact)
+    second = commits.commit(compact)
     assert second is not None
     assert second.commit_kind == COMPACT
-    assert publisher.applied("job", 1) == (True, append)
+    assert commits.applied("job", 1) == (True, append)
 
 
 def test_files_that_were_removed_meanwhile_cannot_be_removed_again() -> None:
@@ -113,7 +113,7 @@ def test_files_that_were_removed_meanwhile_cannot_be_removed_again() -> None:
     before = contents(table.env.storage)
     change = Change([CommitMessage(entry.partition, 0, 1, (), (entry.file,))], commit_user="c", kind=COMPACT)
     with pytest.raises(ConflictError, match="removed 1 of the 1 files that this change replaces") as caught:
-        Publisher(table.definition, table.env).commit(change)
+        TableCommit(table.definition, table.env).commit(change)
     assert entry.file.name in str(caught.value)
     assert contents(table.env.storage) == before
 
@@ -165,7 +165,7 @@ class _Taken(FaultyStorage):
     def create(self, path: str, data: bytes) -> None:
         if "/snapshot-" in path:
             other = catalog_over(self.inner).table("db.t")
-            Publisher(other.definition, other.env).commit(Change([], commit_user="other", allow_empty=True))
+            TableCommit(other.definition, other.env).commit(Change([], commit_user="other", allow_empty=True))
         self.inner.create(path, data)
 
 
@@ -378,7 +378,7 @@ def test_a_commit_whose_partition_was_moved_to_other_buckets_meanwhile_lost_a_ra
     messages = [replace(message, total_buckets=2) for message in _files(table, 2)]
     table.write(_row(1))
     with pytest.raises(ConflictError, match=r"written into 2 buckets, and another commit up to snapshot 1 .* to 1"):
-        Publisher(table.definition, table.env).commit(Change(messages=messages, commit_user="late"))
+        TableCommit(table.definition, table.env).commit(Change(messages=messages, commit_user="late"))
     assert _keys(table) == [1]
 
 

@@ -1,4 +1,4 @@
-"""Publish: the one way in which a change becomes part of a table.
+"""TableCommit: the one way in which a change becomes part of a table.
 
 Steps of an attempt, from the newest state S(n). The first attempt follows the state that the writer has looked at
 before, if that was a moment ago (decision 0080):
@@ -96,11 +96,11 @@ from merganser.meta.shards import FORGOTTEN
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import KnownState, MetaReader, TableState
-from merganser.meta.tracking import UNTRACKED, mark, publishes_by_compaction
+from merganser.meta.tracking import UNTRACKED, mark
 from merganser.options import write as w
 from merganser.options.option import Options
 from merganser.options.registry import sequence_groups
-from merganser.rules.dialects import is_sensitive
+from merganser.rules.compacting import keeps_order_of_merges, publishes_by_compaction
 from merganser.rules.named_columns import renamed
 from merganser.rules.option_changes import check_written_options
 from merganser.schema.lossy import lossy_columns
@@ -192,7 +192,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Publisher:
+class TableCommit:
     """Commits to one table."""
 
     table: TableDef
@@ -301,7 +301,7 @@ class Publisher:
                 ready = self.env.seconds()
                 seconds["manifests"] += ready - begun
                 try:
-                    stored = self._publish(*prepared, state, files, change)
+                    stored = self._create(*prepared, state, files, change)
                     files.clean()
                     turns.end()
                     seconds["publish"] += self.env.seconds() - ready
@@ -374,7 +374,7 @@ class Publisher:
                     snapshot=newest,
                 )
             of_merge = change.kind == COMPACT and change.merges
-            if of_merge and is_sensitive(replace(self.table.schema, options=self.table.options)):
+            if of_merge and keeps_order_of_merges(replace(self.table.schema, options=self.table.options)):
                 check_none_waits(entries, state.live, table=self.table.name, snapshot=newest)
 
     def _attempt(
@@ -577,7 +577,7 @@ class Publisher:
         newest = self._history.newest_of(change.commit_user, previous)
         return change.identifier if newest is None else max(change.identifier, newest[0])
 
-    def _publish(
+    def _create(
         self, snapshot: Snapshot, live: LiveFiles, state: TableState, files: MetadataFiles, change: Change
     ) -> Snapshot:
         """Create the snapshot.

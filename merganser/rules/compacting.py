@@ -1,0 +1,66 @@
+"""What the options of a table ask of compactions: whether rows wait for one, what it looks up, what it publishes.
+
+Every option that reads or changes depend on asks for something here, and nothing else decides it:
+
+    option                     empties level 0   hides level 0   looks up   publishes by compaction
+    producer lookup            yes                               yes        yes
+    producer full-compaction                                                yes
+    force-lookup               yes                               yes
+    first-row                  yes               yes
+    deletion vectors           yes               yes, unless they are merged on read
+
+Tables without a key have one level, and ask for nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from merganser.options import read as r
+from merganser.options import upkeep as u
+from merganser.options import write as w
+from merganser.options.option import Options
+from merganser.rules.merging import depending_on_merges
+from merganser.schema.table_schema import TableSchema
+
+PER_RECORD: Final = "per-record"
+
+
+def empties_level_0(options: Options) -> bool:
+    """Return whether each commit owes a compaction that empties level 0: it looks up what the new rows replace."""
+    return (
+        options.get(w.CHANGELOG_PRODUCER) == "lookup"
+        or options.get(w.MERGE_ENGINE) == "first-row"
+        or options.get(w.DELETION_VECTORS)
+        or options.get(u.FORCE_LOOKUP)
+    )
+
+
+def hides_level_0(options: Options) -> bool:
+    """Return whether reads leave level 0 out: rows show once a compaction has found what they replace."""
+    return is_masked(options) or options.get(w.MERGE_ENGINE) == "first-row"
+
+
+def is_masked(options: Options) -> bool:
+    """Return whether vectors tell which rows above level 0 count, so that files are read one by one."""
+    return options.get(w.DELETION_VECTORS) and not options.get(r.DELETION_VECTORS_MERGE_ON_READ)
+
+
+def looks_up(options: Options) -> bool:
+    """Return whether compactions of level 0 look up the rows above it, so that what they write is the whole row."""
+    return options.get(w.CHANGELOG_PRODUCER) == "lookup" or options.get(u.FORCE_LOOKUP)
+
+
+def publishes_by_compaction(options: Options) -> bool:
+    """Return whether compactions publish what commits changed: then it is they that may leave something out."""
+    return options.get(w.CHANGELOG_PRODUCER) in ("lookup", "full-compaction")
+
+
+def publishes_each_record(options: Options) -> bool:
+    """Return whether writers publish what each of their rows changed; then compactions publish nothing."""
+    return options.get(w.ASKED_PRODUCER) == PER_RECORD and options.get(w.CHANGELOG_PRODUCER) == "input"
+
+
+def keeps_order_of_merges(table: TableSchema) -> bool:
+    """Return whether compactions have to keep to an order, lest they change rows that are published: see `merging`."""
+    return publishes_each_record(table.options) and depending_on_merges(table) is not None
