@@ -97,18 +97,17 @@ class ShardStore:
     def up_to(self, newest: Snapshot | None) -> Shards:
         """Return the shards as of a snapshot, the newest that the caller knows; perhaps as of a later one.
 
+        If a rollback has removed that snapshot, or it has expired, since the caller read it, the shards are those of
+        the newest one that is there now.
+
         Raises:
             FormatError: metadata is damaged or missing.
         """
         known = self._known()
         with known.lock:
-            upto = self.stream.after if newest is None else newest.id
-            if known.shards is None or not self._holds(known, known.shards, newest):
-                self._start(known, upto)
-            assert known.shards is not None
-            while known.shards.head < upto:
-                self._go_on(known, known.shards, upto)
-            return known.shards
+            while (found := self._reached(known, newest)) is None:
+                newest = MetaReader(self.table.paths, self.env, self.table.name).snapshots.latest()
+            return found
 
     def is_open(self, shard_id: str, newest: Snapshot) -> bool | None:
         """Return whether a shard is open as of a snapshot; None: not known without a look at the store, or a wait."""
@@ -246,7 +245,8 @@ class ShardStore:
             if known.shards is not None and known.shards.head <= number:
                 with contextlib.suppress(FormatError):  # what commits say is looked at by itself
                     while known.shards.head < number:
-                        self._go_on(known, known.shards, number)
+                        if not self._apply_some(known, known.shards, number):
+                            self._pass_over(known, known.shards, number)
                     if problem := _difference(known.shards, shards):
                         bad[path] = problem
                         continue
@@ -342,10 +342,21 @@ class ShardStore:
         shards.begin(buckets, fixed=None if self.table.schema.partition_keys else fixed)
         return shards, "" if snapshot is None else _identity(snapshot)
 
-    def _go_on(self, known: _Known, shards: Shards, upto: int) -> None:
-        """Go through some of the commits up to a snapshot; or on from a file, where they have expired."""
-        if not self._apply_some(known, shards, upto):
-            self._pass_over(known, shards, upto)
+    def _reached(self, known: _Known, newest: Snapshot | None) -> Shards | None:
+        """Return the shards as of a snapshot or a later one; None: it is no longer there, and no commits lead to it."""
+        upto = self.stream.after if newest is None else newest.id
+        if known.shards is None or not self._holds(known, known.shards, newest):
+            self._start(known, upto)
+            assert known.shards is not None
+            if known.shards.head > max(upto, self.stream.after):  # they would begin again with another snapshot
+                known.shards = None
+                return None
+        while known.shards.head < upto:
+            if not self._apply_some(known, known.shards, upto):
+                if newest is not None and self._identity_of(upto) != _identity(newest):
+                    return None
+                self._pass_over(known, known.shards, upto)
+        return known.shards
 
     def _apply_some(self, known: _Known, shards: Shards, upto: int) -> bool:
         """Go through some of the commits up to a snapshot; False: the next one has expired."""

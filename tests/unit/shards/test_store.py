@@ -15,7 +15,9 @@ from merganser.errors import TrimmedDataError
 from merganser.meta.shard_store import ShardStore, _needless, _read, _written
 from merganser.meta.shard_stream import stream_of
 from merganser.meta.shards import Shards
+from merganser.shards.reader import ShardReader
 from tests.seeds import seeds
+from tests.unit.shards.test_worker_histories import worker_of
 
 
 class World:
@@ -51,6 +53,13 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
+
+
+def reader_of(table: Any) -> ShardReader:
+    """Return a reader of the shards of a table, as a process has it that has not looked at them."""
+    stream = stream_of(table.definition.options, None)
+    assert stream is not None
+    return ShardReader(table.definition, table.env, stream)
 
 
 def number_of(file: Path) -> int:
@@ -89,6 +98,38 @@ def test_a_process_that_slept_through_a_rollback_does_not_believe_what_it_knew(w
         write(table, 3)
     table.expire(retain_max=1)
     assert {s.partition["p"] for s in sleeper.shards()} == {1, 3}
+
+
+def test_a_worker_that_slept_through_a_rollback_is_told(world: World) -> None:
+    table = world.made(bucket="1")
+    for value in range(3):
+        write(table, 1, value=value)
+    worker = worker_of(world.table("db.t"), "sleeper", lambda batch: None, None)
+    while worker.step():
+        pass
+    worker.step()
+    world.table("db.t").rollback(2)
+    world.now += timedelta(seconds=20)  # it prolongs its lease before it looks
+    with pytest.raises(TrimmedDataError, match="rolled back"):
+        worker.step()
+
+
+def test_shards_as_of_a_snapshot_that_has_expired_since_are_those_of_now(world: World) -> None:
+    """Such as a worker asks for that slept: another process has removed the file that covered the snapshot."""
+    sleeper = world.made()
+    write(sleeper, 1)
+    reader = reader_of(world.table("db.t"))
+    seen = reader.newest()
+    table = world.table("db.t")
+    write(table, 2)
+    for _ in range(2):
+        write(table, 1)
+        table.rescale(3 if len(table.shards()) < 9 else 2)
+        table.expire(retain_max=1)
+    assert not [file for file in world.files if number_of(file) <= seen.id]
+    assert reader.behind_all(sleeper.shards()[0].shard_id, seen) is None
+    assert reader.store.up_to(reader.newest()).head == table.latest_snapshot().id
+    assert [one.id for one in reader.store.up_to(seen)] == [one.shard_id for one in world.table("db.t").shards()]
 
 
 def numbers(table: Any, position: str | None = None) -> list[int]:
