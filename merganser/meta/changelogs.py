@@ -57,6 +57,14 @@ class ChangelogStore:
         """Remove the file of a changelog; what it names stays. A missing one is fine."""
         self.env.storage.delete([self.paths.changelog(snapshot_id)])
 
+    def delete_above(self, newest: int) -> None:
+        """Remove the files of changelogs whose snapshots are later than `newest`: others will get their numbers."""
+        later = [number for number in self.ids() if number > newest]
+        if later:
+            self.env.storage.replace(self.paths.latest_changelog_hint, str(newest).encode())
+        for number in reversed(later):
+            self.delete(number)
+
     def write_hints(self, *, earliest: int | None = None, latest: int | None = None) -> None:
         """Move the hints. Best effort: readers do not rely on them."""
         for path, value in ((self.paths.earliest_changelog_hint, earliest), (self.paths.latest_changelog_hint, latest)):

@@ -128,7 +128,8 @@ def first_known(table: TableDef, env: Env, number: int) -> int:
 def _gave_the_key(table: TableDef, env: Env, snapshot: Snapshot) -> bool:
     if snapshot.id == 1 or not may_differ(table.schema):
         return False
-    before = SnapshotStore(table.paths, env, table.name).get(snapshot.id - 1)
+    number = snapshot.id - 1
+    before = SnapshotStore(table.paths, env, table.name).get(number) or ChangelogStore(table.paths, env).get(number)
     if before is None:
         return False
     schemas = SchemaStore(table.paths, env)

@@ -25,7 +25,6 @@ from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r
-from merganser.options import write as w
 from merganser.scan.forms import WITH_OFFSETS, columns_of
 from merganser.scan.overwrites import first_known
 from merganser.scan.scan import Scan, chosen_columns
@@ -99,8 +98,7 @@ def _kept(name: str, scan: Scan) -> Increment:
             "Select changes with 'incremental-between' or 'incremental-between-timestamp'."
         )
     earliest = SnapshotStore(table.paths, scan.env, table.name).earliest_id() or 1
-    if table.options.get(w.CHANGELOG_PRODUCER) != "none":
-        earliest = min([earliest, *ChangelogStore(table.paths, scan.env).ids()[:1]])
+    earliest = min([earliest, *ChangelogStore(table.paths, scan.env).ids()[:1]])
     return Published(first_known(table, scan.env, earliest), None)
 
 

@@ -517,7 +517,7 @@ class TableBatches:
 
     def _at(self, position: Position) -> Position:
         """Return a position with the time of the snapshot before it."""
-        before = self._store.get(position.next - 1) if position.next > 1 else None
+        before = self._line.there(position.next - 1) if position.next > 1 else None
         return position if before is None else replace(position, after_ms=before.time_millis)
 
     def _through_state(self, start: Position, room: Room[Any]) -> Position:
@@ -562,7 +562,7 @@ class TableBatches:
             return
         self._line.last = None
         if number and millis is not None:
-            there = self._store.get(number)
+            there = self._line.there(number)
             # One that is not there has expired, or a rollback has removed it and all that came after it.
             above = there is None and number > (self._store.latest_id() or number + 1)
             if above or (there is not None and there.time_millis != millis):

@@ -137,7 +137,7 @@ class TableStream(Iterator[pa.Table | Gap]):
         if self._initial is not None:
             self._line.last = self._initial.snapshot
         elif self._next > 1:  # to notice a rollback
-            self._line.last = SnapshotStore(table.paths, env, table.name).get(self._next - 1)
+            self._line.last = self._line.there(self._next - 1)
         self._kept: int | None = None
         self._kept_ms = 0
         if self._consumer is not None and self._initial is None:  # of a state that is half read nothing is kept

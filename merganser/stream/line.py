@@ -89,9 +89,7 @@ class Line:
         if newest is not None and newest < number and self._looks % _PROBE_EVERY and waits:
             self._check_not_rolled_back(newest)
             return None
-        found = self._store.get(number)
-        if found is None:
-            found = ChangelogStore(self._table.paths, self._env).get(number)
+        found = self.there(number)
         if found is not None:
             self.check_unbroken()
             return found
@@ -106,6 +104,10 @@ class Line:
             self._check_not_rolled_back(latest)
         return None
 
+    def there(self, number: int) -> Snapshot | None:
+        """Return a snapshot, or its changelog if it has expired; None if nothing of it is there."""
+        return self._store.get(number) or ChangelogStore(self._table.paths, self._env).get(number)
+
     def kept(self, number: int) -> Snapshot:
         """Return a snapshot that is there, or whose changelog is.
 
@@ -113,7 +115,7 @@ class Line:
             ExpiredError: it has expired; says how many have.
             ConflictError: the table was rolled back behind it.
         """
-        found = self._store.get(number) or ChangelogStore(self._table.paths, self._env).get(number)
+        found = self.there(number)
         if found is None:
             if number > (self._store.latest_id() or 0):
                 raise self.rolled_back(number)
@@ -129,7 +131,7 @@ class Line:
         last = self.last
         if last is None:
             return
-        now = self._store.get(last.id)
+        now = self.there(last.id)
         if now is None:
             self._check_not_rolled_back(self._store.latest_id() or 0)
         elif not same_snapshot(now, last):

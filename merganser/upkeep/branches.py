@@ -10,8 +10,9 @@ A crash may follow each step of a fast-forward, and the same call finishes the w
     2  main back   roll main back to the fork, if main has later snapshots
     3  schemas     replace the schemas after the fork's by those of the branch, before a snapshot needs them
     4  snapshots   create those of the branch in rising order, over no existing file: the newest is always a state of
-                   the branch. If the branch was made empty, its first snapshot replaces the one that main kept. Until
-                   then the kept snapshot says that those above do not follow from it, so no reader combines them
+                   the branch. If both share no snapshot, long-lived changelogs of main go first. If the branch was
+                   made empty, its first snapshot replaces the one that main kept. Until then the kept snapshot says
+                   that those above do not follow from it, so no reader combines them
     5  tags        copy those of the branch
 
 A reader of main sees a state of main, then a state of the branch, and always a whole state. If main has no snapshot
@@ -37,6 +38,7 @@ from merganser.errors import (
     SnapshotExistsError,
     StorageError,
 )
+from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.create_once import create_once
 from merganser.meta.refs import BranchStore, Tag, TagStore, check_branch_name
 from merganser.meta.schemas import SchemaStore
@@ -161,6 +163,8 @@ def fast_forward(table: TableDef, env: Env, name: str) -> Snapshot:
         with guarded(table, env, fork):
             take_back(table, env, fork)
     _replace_schemas(main, branch, env, keep)
+    if not common:
+        ChangelogStore(main, env).delete_above(0)  # they lead to the snapshots that go
     if fork is not None and not common:
         # The branch does not follow from older snapshots: its first snapshot is the oldest of the table now.
         ours.replace(fork.apart())

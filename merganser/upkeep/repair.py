@@ -4,7 +4,8 @@ The hint LATEST names a snapshot whose file is not there. So the file was lost: 
 created and before one is removed. A crash may follow each of these steps; the same call finishes the work::
 
     1  tags       write the files of lost snapshots again that a tag keeps
-    2  consumers  those after the newest snapshot go back: its number is used again
+    2  after it   long-lived changelogs of snapshots after the newest one go, and consumers go back to it: the numbers
+                  are used again
     3  hint       point LATEST at the newest snapshot: from here on nothing is lost for readers and writers
     4  indexes    build key indexes anew that are missing or damaged (`upkeep.key_indexes`)
     5  shards     write anew which shards the stream has, as the commits say (`meta.shard_store`)
@@ -17,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from merganser.errors import FormatError
+from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.consumers import ConsumerStore
 from merganser.meta.followed import newest
 from merganser.meta.refs import TagStore
@@ -86,14 +88,17 @@ def _with_newest(table: TableDef, env: Env) -> Repaired:
             f"Nothing was changed. Roll back to a snapshot or tag that can be read. ({error})",
             **error.context,
         ) from error
+    if kept and ((earliest := store.earliest_id()) is None or min(kept) < earliest):
+        store.set_earliest_hint(min(kept))  # one above would hide them, once its number is used again
     restored = tuple(store.create(snapshot).id for _, snapshot in sorted(kept.items()))
     number = last.id if last else 0
+    ChangelogStore(table.paths, env).delete_above(number)
     consumers = ConsumerStore(table.paths, env, table.name)
     for consumer in consumers.list():
         if consumer.next_snapshot > number + 1:
             consumers.set(consumer.id, number + 1)
     if last is None:
-        env.storage.delete([table.paths.latest_hint])
+        env.storage.delete([table.paths.latest_hint, table.paths.earliest_hint])
     else:
         store.set_latest_hint(number)
     store.forget_lost()

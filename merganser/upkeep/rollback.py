@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -52,14 +51,12 @@ from merganser.options import write as w
 from merganser.rules.compacting import hides_level_0, publishes_by_compaction
 from merganser.scan.rows import counted
 from merganser.storage.env import Env
-from merganser.storage.paths import TablePaths
 from merganser.storage.retries import REREAD
 from merganser.upkeep.bucket_option import set_buckets
 from merganser.upkeep.stored_values import check_values
 
 _GUARDED: Final = timedelta(days=1)
 _log = logging.getLogger(__name__)
-_CHANGELOG: Final = re.compile(r"changelog-([1-9][0-9]{0,18})")
 
 
 def roll_back(table: TableDef, env: Env, *, snapshot: int | None = None, tag: str | None = None) -> Snapshot:
@@ -217,7 +214,7 @@ def _remove_later(table: TableDef, env: Env, target: Snapshot, later: list[int])
         if shards is not None and number == first:
             shards.forget_since(target.id + 1)
         store.delete(number)
-    _remove_changelogs(table.paths, env, target.id)
+    ChangelogStore(table.paths, env).delete_above(target.id)
     tags = TagStore(table.paths, env, table.name)
     for tag in tags.list():
         if tag.snapshot.id > target.id:
@@ -226,15 +223,6 @@ def _remove_later(table: TableDef, env: Env, target: Snapshot, later: list[int])
     for consumer in consumers.list():
         if consumer.next_snapshot > target.id + 1:
             consumers.set(consumer.id, target.id + 1)
-
-
-def _remove_changelogs(paths: TablePaths, env: Env, newest: int) -> None:
-    names = (entry.name for entry in env.storage.list(paths.changelog_directory) if not entry.is_directory)
-    later = sorted(number for name in names if (m := _CHANGELOG.fullmatch(name)) and (number := int(m[1])) > newest)
-    if later:
-        env.storage.replace(paths.latest_changelog_hint, str(newest).encode())
-    for number in reversed(later):
-        env.storage.delete([paths.changelog(number)])
 
 
 def _put_back(store: SnapshotStore, target: Snapshot, table: TableDef) -> None:

@@ -24,10 +24,11 @@ Files = dict[str, bytes]
 _names = itertools.count()
 
 
-def _table(commits: int = 3) -> mg.Table:
+def _table(commits: int = 3, **options: str) -> mg.Table:
     catalog = catalog_over(memory_with({}, f"lost-{next(_names)}"))
     catalog.create_database("db")
-    table = catalog.create_table("db.t", {"k": "INT"}, primary_key=["k"], options={"bucket": "1", "write-only": "true"})
+    options = {"bucket": "1", "write-only": "true"} | options
+    table = catalog.create_table("db.t", {"k": "INT"}, primary_key=["k"], options=options)
     for k in range(1, commits + 1):
         table.write([{"k": k}])
     return table
@@ -115,12 +116,39 @@ def test_the_only_snapshot_is_lost() -> None:
     assert _keys(table) == [9]
 
 
+def test_snapshots_below_those_that_were_lost_are_seen() -> None:
+    table = _table(4)
+    table.expire(retain_max=2, retain_min=1)
+    lost = _without(table, 3, 4)
+    lost.repair()
+    for k in range(3):
+        lost.write([{"k": k}])
+    stream = lost.stream("from-snapshot", follow=False, **{"scan.snapshot-id": "1"})
+    assert [row["k"] for plan in stream for row in plan.to_pylist()] == [0, 1, 2]
+
+
 def test_a_consumer_after_the_lost_snapshot_goes_back() -> None:
     table = _table()
     table.consumers.set("c", 4)
     lost = _without(table, 3)
     lost.repair()
     assert [(c.id, c.next_snapshot) for c in lost.consumers.list()] == [("c", 3)]
+
+
+def test_changelogs_after_a_snapshot_that_is_restored_go() -> None:
+    kept = {"snapshot.num-retained.max": "50", "changelog.num-retained.max": "60", "changelog-producer": "input"}
+    table = _table(1, **kept)
+    table.tags.create("v1")
+    for k in (2, 3):
+        table.write([{"k": k}])
+    table.expire(retain_max=1, retain_min=1)
+    lost = _without(table, 3)
+    assert lost.repair().restored == (1,)
+    stream = lost.stream("from-snapshot", follow=False, **{"scan.snapshot-id": "1"})
+    assert [row["k"] for plan in stream for row in plan.to_pylist()] == [1]
+    lost.write([{"k": 4}])
+    assert [row["k"] for row in lost.changes(1).to_pylist()] == [1, 4]
+    assert lost.check() == ()
 
 
 def test_a_rollback_ends_it_and_expiry_goes_on() -> None:

@@ -320,6 +320,28 @@ def test_what_the_table_committed_since_the_branch_began_is_gone_after_fast_forw
     assert [s.id for s in orders.snapshots()] == [1, 2, 3]
 
 
+def test_changelogs_that_lead_to_other_snapshots_are_gone_after_fast_forward(catalog: mg.Catalog) -> None:
+    options = {"bucket": "1", "write-only": "true", "changelog-producer": "input"}
+    options |= {"snapshot.num-retained.max": "50", "changelog.num-retained.max": "60"}
+    table = catalog.create_table("shop.t", {"id": "INT"}, primary_key=["id"], options=options)
+    for n in range(2):
+        table.write([{"id": n}])
+    table.tags.create("v1")
+    table.branches.create("b", tag="v1")
+    branch = table.branch("b")
+    for n in range(10, 14):
+        branch.write([{"id": n}])
+        table.write([{"id": n + 10}])
+    branch.expire(retain_max=2, retain_min=1)
+    table.expire(retain_max=2, retain_min=1)
+    table.branches.fast_forward("b")
+    assert [s.id for s in table.snapshots()] == [5, 6]
+    with pytest.raises(ExpiredError, match="keeps the changes from snapshot 5 on"):
+        table.changes(1).to_arrow()
+    stream = table.stream("from-snapshot", follow=False, **{"scan.snapshot-id": "1"})
+    assert [row["id"] for plan in stream for row in plan.to_pylist()] == [12, 13]
+
+
 def test_fast_forward_takes_the_branchs_schemas(orders: mg.Table) -> None:
     orders.tags.create("v1")
     orders.branches.create("b", tag="v1")

@@ -265,6 +265,17 @@ def test_a_log_shows_what_is_kept(catalog: mg.Catalog) -> None:
     assert _rows(list(catalog.table("db.t$changelog").stream(follow=False, columns=["v"]))) == [("b",)]
 
 
+@pytest.mark.parametrize("producer", ["none", "input"])
+def test_a_log_shows_what_is_kept_of_expired_snapshots(catalog: mg.Catalog, producer: str) -> None:
+    options = {"snapshot.num-retained.max": "50", "changelog.num-retained.max": "60", "changelog-producer": producer}
+    key = [] if producer == "none" else ["k"]
+    table = catalog.create_table("db.t", {"k": "INT"}, primary_key=key, options=options)
+    for k in range(3):
+        table.write([{"k": k}])
+    table.expire(retain_max=1, retain_min=1)
+    assert _rows(table.system("changelog", columns=["k"])) == [(0,), (1,), (2,)]
+
+
 @pytest.mark.parametrize("name", ["changelog", "binlog"])
 def test_what_a_log_cannot_show_is_refused(catalog: mg.Catalog, name: str) -> None:
     table = _updated(catalog).with_options(FLUSS)

@@ -223,6 +223,22 @@ def test_a_rollback_is_noticed_after_a_restart_before_anything_is_written_again(
     assert table.consumers.list() == moved
 
 
+def test_a_rollback_is_noticed_by_a_changelog_that_outlived_its_snapshot(tmp_path: Path) -> None:
+    options = {"snapshot.num-retained.max": "50", "changelog.num-retained.max": "60"}
+    table = _table(tmp_path, **{"changelog-producer": "input"}, **options)
+    for k in range(3):
+        table.write([{"k": k, "v": k}])
+    batches = _batches(table)
+    end = batches.advance(batches.start())
+    table.rollback(snapshot=1)
+    for k in range(4):
+        table.write([{"k": k, "v": 9}])
+    table.expire(retain_max=1, retain_min=1)
+    for each in (_batches(table), batches):
+        with pytest.raises(mg.errors.ConflictError, match="rolled back behind snapshot 3"):
+            each.advance(_again(end))
+
+
 def test_a_rollback_is_noticed_inside_of_a_snapshot(tmp_path: Path) -> None:
     table = _table(tmp_path, **{"changelog-producer": "per-record"})
     table.write([{"k": 0, "v": 0}])

@@ -194,6 +194,28 @@ def test_a_reader_notices_a_rollback_behind_it(table: mg.Table, again: int) -> N
         next(stream)
 
 
+@pytest.mark.parametrize("consumer", [None, "dashboard"])
+def test_a_reader_notices_a_rollback_by_a_changelog_that_outlived_its_snapshot(
+    tmp_path: Path, consumer: str | None
+) -> None:
+    options = {"bucket": "1", "changelog-producer": "input", "snapshot.num-retained.max": "50"}
+    options |= {"changelog.num-retained.max": "60", "consumer.changelog-only": "true"}
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", {"k": "INT", "v": "INT"}, primary_key=["k"], options=options)
+    for v in (1, 2, 3):
+        _write(table, (1, v))
+    start = {"scan.snapshot-id": "1"}
+    stream = table.stream("from-snapshot", consumer=consumer, **start, **FAST)
+    assert len(list(islice(stream, 3))) == 3
+    table.rollback(snapshot=1)
+    for v in (4, 5, 6, 7):
+        _write(table, (1, v))
+    table.expire(retain_max=1, retain_min=1)
+    with pytest.raises(mg.errors.ConflictError, match="rolled back behind snapshot 3"):
+        next(stream)
+
+
 def test_an_overwrite_of_a_table_without_a_changelog_is_handed_over_if_asked(tmp_path: Path) -> None:
     catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
     catalog.create_database("db")
