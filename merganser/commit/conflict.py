@@ -367,11 +367,11 @@ def check_new_partitions(
     """Refuse rows of new partitions if the table had their number of buckets, and has another one by now.
 
     A rescale moves the partitions that it finds. A writer that began before it, and commits after it, would leave one
-    that nobody can add to.
+    that nobody can add to. An overwrite makes its partitions new.
 
     Args:
         changes: the files to add.
-        live: the live files.
+        live: the live files that stay.
         numbers: returns the option `bucket` of the schema that the writer began with, and of all later ones.
         table: the name of the table, for messages.
         snapshot: the snapshot that the commit would follow.

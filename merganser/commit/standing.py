@@ -45,26 +45,38 @@ def check_stands(reader: MetaReader, stored: Snapshot, live: LiveFiles, before: 
     _check_not_overtaken(reader, stored, live)
 
 
-def withdraw(reader: MetaReader, stored: Snapshot, why: str) -> None:
+def withdraw(reader: MetaReader, stored: Snapshot, before: Snapshot | None, why: str, *, may_stay: bool) -> None:
     """Remove a new snapshot. A writer that commits on top meanwhile finds the one below missing, and removes its own.
 
     Args:
+        before: the snapshot below `stored`; None: `stored` is the first of the table.
         why: the reason, for messages.
+        may_stay: return if the snapshot cannot be removed, since others have committed on top, or since those below
+            have expired, so that it alone holds the rows of the table.
 
     Raises:
-        SnapshotExistsError: in any other case: nothing of the commit is visible.
-        CommitUnknownError: others committed on top, so the snapshot was kept; or the store failed.
+        SnapshotExistsError: it was removed: nothing of the commit is visible.
+        CommitUnknownError: it was kept and must not stay; or the store failed.
     """
     store = reader.snapshots
     with known_of(reader, stored, "the snapshot could not be removed"):
         others = [number for number in store.ids() if number != stored.id]
-        if any(number > stored.id for number in others):
-            raise _unknown(reader, stored, f"{why} Others have committed on top of it already.")
+        held = "others have committed on top of it already" if any(number > stored.id for number in others) else ""
+        if before is not None and not others:
+            held = "the snapshots below it have expired already"
+        if held and may_stay:
+            return
+        if held:
+            raise _unknown(reader, stored, f"{why} It was kept: {held}.")
         if others:
-            store.write_latest_hint(max(others))
+            store.set_latest_hint(max(others))  # for sure: a hint that names what was removed stops all writers
         else:
             reader.env.storage.delete([reader.paths.latest_hint])
         store.delete(stored.id)
+        if before is not None and not store.ids():  # the last one below expired between the list and the removal
+            store.create(stored)
+            store.set_latest_hint(stored.id)
+            raise _unknown(reader, stored, f"{why} It was put back: the snapshots below it expired meanwhile.")
     raise SnapshotExistsError(
         f"the writer removed its snapshot {stored.id} of '{reader.table_name}': {why} Nothing of it is visible.",
         table=reader.table_name,
@@ -96,7 +108,7 @@ def _check_not_rolled_back(reader: MetaReader, stored: Snapshot, before: Snapsho
     with known_of(reader, stored):
         if not store.rolled_back(before):
             return
-        store.write_latest_hint(max((n for n in store.ids() if n != stored.id), default=0))
+        store.set_latest_hint(max((n for n in store.ids() if n != stored.id), default=0))
         found = store.get(stored.id)
         if found is not None and found.uuid == stored.uuid:
             store.delete(stored.id)

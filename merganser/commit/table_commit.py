@@ -26,7 +26,8 @@ before, if that was a moment ago (decision 0080):
    at least one of the two sees the other, also if the other stops in between. An alter that finds rows that it does not
    allow takes itself back. A writer whose rows the new schema does not allow removes its snapshot and goes to 1, where
    the commit is refused. If others have committed on top by then, the outcome is unknown, and the error says why.
-   Rows that are not logged need no such check: their snapshot names the schema without a producer (`scan.gaps`).
+   Rows that are not logged need no such check: their snapshot names the schema without a producer (`scan.gaps`). Rows
+   in the number of buckets of the older schema may stay if others have committed on top: a rescale moves them.
 6. From here on the commit stands: the writer removes nothing and raises nothing. It completes the changes outside the
    table.
 
@@ -89,7 +90,7 @@ from merganser.meta.kept import has_expired
 from merganser.meta.key_change import fitting, key_ids, replaced
 from merganser.meta.layout import options_since
 from merganser.meta.lineage import rescaled
-from merganser.meta.live_files import LiveFiles
+from merganser.meta.live_files import EMPTY, LiveFiles
 from merganser.meta.row_counts import ROWS_CHANGED, RowEdit, counted
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.shards import FORGOTTEN
@@ -365,14 +366,6 @@ class TableCommit:
                 removed = [entry for entry in entries if entry.kind == DELETE]
                 live = live.apply(removed, source=f"snapshot {newest}")
             check_total_buckets(entries, live, table=self.table.name, snapshot=newest)
-            if not change.rescales:
-                check_new_partitions(
-                    entries,
-                    live,
-                    lambda: options_since(self.table, self.env, self.table.schema.id),
-                    table=self.table.name,
-                    snapshot=newest,
-                )
             of_merge = change.kind == COMPACT and change.merges
             if of_merge and keeps_order_of_merges(replace(self.table.schema, options=self.table.options)):
                 check_none_waits(entries, state.live, table=self.table.name, snapshot=newest)
@@ -457,9 +450,9 @@ class TableCommit:
             if attempt.is_last:
                 break
         raise CommitUnknownError(
-            f"cannot tell whether the rows for '{self.table.name}' were committed: the table was rolled back, and "
-            f"snapshot {state.next_id - 1} of another writer, which was stopped, lies on top of what the rollback "
-            "removed. Every file was kept. Repeat the rollback, then the write.",
+            f"cannot tell whether the rows for '{self.table.name}' were committed: the table was rolled back or "
+            f"altered, and snapshot {state.next_id - 1} of another writer lies on top of the snapshot that was removed "
+            "for it. Every file was kept. Repeat the rollback, if there was one, then the write.",
             table=self.table.name,
             snapshot=change.withdrawn,
         )
@@ -503,6 +496,7 @@ class TableCommit:
         if change.kind != COMPACT:
             self._check_columns(newest, change.messages)
         self._check_stored(newest, is_first=previous is None, rekeys=change.rekeys)
+        self._check_numbers(change, state, schema_id)
         if change.statistics is not None and newest.id != self.table.schema.id:
             raise ConflictError(
                 f"cannot analyze '{self.table.name}': it got schema {newest.id} while rows of schema "
@@ -594,7 +588,7 @@ class TableCommit:
             store.write_latest_hint(stored.id)
         self.env.beside(
             partial(check_stands, self.reader, stored, live, before),
-            partial(self._check_not_altered, stored, before, change),
+            partial(self._check_not_altered, stored, state, change),
         )
         if stored.delta_manifest_list == snapshot.delta_manifest_list:
             self.reader.keep(state.followed_by(stored, live))
@@ -602,12 +596,15 @@ class TableCommit:
             files.discard()
         return stored
 
-    def _check_not_altered(self, stored: Snapshot, before: Snapshot | None, change: Change) -> None:
+    def _check_not_altered(self, stored: Snapshot, state: TableState, change: Change) -> None:
         """Remove a new snapshot with rows that a schema does not allow which came just before the snapshot.
+
+        Args:
+            state: the one that it follows.
 
         Raises:
             SnapshotExistsError: nothing of the commit is visible; the next attempt says why it is refused.
-            CommitUnknownError: the schema could not be read, or others committed on top.
+            CommitUnknownError: the schema could not be read, or the snapshot not be removed; see `withdraw`.
         """
         if change.rekeys:
             return
@@ -620,9 +617,13 @@ class TableCommit:
         try:
             if change.kind != COMPACT:
                 self._check_columns(now, change.messages)
-            self._check_stored(now, is_first=before is None, rekeys=False)
+            self._check_stored(now, is_first=state.snapshot is None, rekeys=False)
+            self._check_numbers(change, state, there)  # last: it is the only one whose rows may stay
         except ConflictError as error:
-            withdraw(self.reader, stored, f"the table was altered while it was made. {error.message}")
+            # Rows in an older number of buckets contradict nothing: a rescale on top has moved them, or the next one will.
+            may_stay = error.overtaken is Overtaken.BUCKETS
+            why = f"the table was altered while it was made. {error.message}"
+            withdraw(self.reader, stored, state.snapshot, why, may_stay=may_stay)
 
     def _live_after(self, state: TableState, entries: Sequence[ManifestEntry]) -> LiveFiles:
         """Return the live files once the change is made.
@@ -654,6 +655,25 @@ class TableCommit:
             raise ConflictError(
                 f"cannot commit to '{self.table.name}': {replaced(schema)} Nothing was changed. Open the table again.",
                 table=self.table.name,
+            )
+
+    def _check_numbers(self, change: Change, state: TableState, newest_id: int) -> None:
+        """Refuse rows without others in their partitions that come with the number of buckets of an older schema.
+
+        Args:
+            state: the one that the change follows.
+            newest_id: of the newest schema.
+
+        Raises:
+            ConflictError: nothing was changed.
+        """
+        if not change.rescales:
+            check_new_partitions(
+                [entry for message in change.messages for entry in message.entries()],
+                state.live if change.overwrites is None else EMPTY,  # an overwrite leaves nothing else
+                lambda: options_since(self.table, self.env, self.table.schema.id, newest_id),
+                table=self.table.name,
+                snapshot=state.next_id - 1,
             )
 
     def _check_stored(self, now: TableSchema, *, is_first: bool, rekeys: bool) -> None:

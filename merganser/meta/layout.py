@@ -66,10 +66,15 @@ def numbers_other_than(total: int, live: LiveFiles) -> dict[bytes, int]:
     }
 
 
-def options_since(table: TableDef, env: Env, schema_id: int) -> list[int]:
-    """Return the option `bucket` of a schema and of all later ones."""
+def options_since(table: TableDef, env: Env, schema_id: int, newest_id: int | None = None) -> list[int]:
+    """Return the option `bucket` of a schema and of all later ones.
+
+    Args:
+        newest_id: of the newest schema; None: it is looked for.
+    """
     schemas = SchemaStore(table.paths, env)
-    return [schemas.load(each).options.get(w.BUCKET) for each in range(schema_id, schemas.latest_id(schema_id) + 1)]
+    newest_id = schemas.latest_id(schema_id) if newest_id is None else newest_id
+    return [schemas.load(each).options.get(w.BUCKET) for each in range(schema_id, newest_id + 1)]
 
 
 def spread(held: Iterable[BucketFiles]) -> int:

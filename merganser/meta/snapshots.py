@@ -443,8 +443,13 @@ class SnapshotStore:
         return any(number < previous.id for number in self.ids())
 
     def is_missing_below(self, end: int, number: int) -> bool:
-        """Return whether a snapshot below `end` is gone though an older one is there. Time: one read, or a list."""
-        return number < end - 1 and self.get(number) is None and any(other < number for other in self.ids())
+        """Return whether a snapshot below `end` was removed, not expired: an older one is there, or it was the first.
+
+        Another first one may also have come and expired. Time: one read, or a list.
+        """
+        if number >= end - 1 or self.get(number) is not None:
+            return False
+        return number == 1 or any(other < number for other in self.ids())
 
     def replace(self, snapshot: Snapshot) -> None:
         """Put a snapshot in the place of another one of its id.

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
 
 import merganser as mg
 from merganser import changes as c
+from merganser.commit import table_commit
 from merganser.commit.table_commit import TableCommit
-from merganser.errors import ConflictError, InvalidInputError, UntrackedError
+from merganser.errors import CommitUnknownError, ConflictError, InvalidInputError, StorageError, UntrackedError
+from merganser.meta.snapshots import SnapshotStore
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import catalog_over, contents, memory_with
+from merganser.testing.builders import PatientEnv, catalog_over, contents, memory_with
 from merganser.testing.faulty import Outcome, run_every
 from tests.faults import run_some
 from tests.faults.test_concurrency import Interrupted
@@ -233,3 +236,113 @@ def test_an_alter_inside_a_commit_and_the_commit_do_not_both_succeed_if_they_con
         altered_first += "altered" in done and "written" not in done
     assert call > 10
     assert altered_first
+
+
+def _removed_after(table: mg.Table, changes: list[Any], between: Callable[[], object]) -> None:
+    """Write a row whose snapshot comes after changes that forbid it, and do something before the writer removes it."""
+    create, remove = SnapshotStore.create, table_commit.withdraw
+    todo = [lambda: catalog_over(table.env.storage).table("db.t").alter(changes)]
+
+    def late(store: SnapshotStore, snapshot: mg.Snapshot) -> mg.Snapshot:
+        if todo:
+            todo.pop()()
+        return create(store, snapshot)
+
+    def removed(*given: Any, **how: Any) -> None:
+        between()
+        remove(*given, **how)
+
+    with patch.object(SnapshotStore, "create", late), patch.object(table_commit, "withdraw", removed):
+        catalog_over(table.env.storage).table("db.t").write([{"k": 2, "v": None}])
+
+
+def test_a_writer_that_cannot_move_the_hint_back_does_not_remove_its_snapshot() -> None:
+    """Else the hint names a snapshot that is not there, and all writers refuse until the table is repaired."""
+    table = _table()
+
+    def busy(*given: Any, **how: Any) -> None:
+        raise StorageError("the store is busy")
+
+    with ExitStack() as faults:
+        storage = type(table.env.storage)
+        with pytest.raises(CommitUnknownError, match="the store is busy"):
+            _removed_after(
+                table,
+                CONSTRAINTS["NOT NULL"][1],
+                lambda: faults.enter_context(patch.object(storage, "replace", busy)),
+            )
+    other = catalog_over(table.env.storage).table("db.t")
+    other.write([{"k": 3, "v": "c"}])
+    assert other.read().count() == 3
+
+
+@pytest.mark.parametrize("when", ["before its list", "after its list"])
+def test_a_writer_does_not_remove_the_last_snapshot_of_a_table_whose_others_have_expired(when: str) -> None:
+    table = _table(**{"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1"})
+    delete = SnapshotStore.delete
+
+    def expire() -> None:
+        assert [snapshot.id for snapshot in catalog_over(table.env.storage).table("db.t").expire()] == [1]
+
+    with ExitStack() as steps:
+
+        def late(store: SnapshotStore, number: int) -> None:
+            steps.close()
+            expire()
+            delete(store, number)
+
+        def between() -> None:
+            if when == "before its list":
+                expire()
+            else:
+                steps.enter_context(patch.object(SnapshotStore, "delete", late))
+
+        with pytest.raises(CommitUnknownError, match="the snapshots below it"):
+            _removed_after(table, CONSTRAINTS["NOT NULL"][1], between)
+    other = catalog_over(table.env.storage).table("db.t")
+    assert {"k": 1, "v": "a"} in other.read().to_pylist()
+    other.write([{"k": 3, "v": "c"}])
+
+
+def test_a_writer_keeps_its_files_if_another_one_followed_the_first_snapshot_that_it_removed() -> None:
+    table = _table(rows=False)
+    ids, create = SnapshotStore.ids, SnapshotStore.create
+    made, removed = threading.Event(), threading.Event()
+    first = threading.current_thread()
+
+    def follow() -> None:
+        catalog_over(table.env.storage).table("db.t").write([{"k": 9, "v": "b"}])
+
+    second = threading.Thread(target=follow)
+
+    def late(store: SnapshotStore, snapshot: mg.Snapshot) -> mg.Snapshot:
+        stored = create(store, snapshot)
+        if threading.current_thread() is second:
+            made.set()
+            assert removed.wait(20)
+        return stored
+
+    with ExitStack() as steps:
+
+        def listed(store: SnapshotStore) -> list[int]:
+            found = ids(store)
+            if threading.current_thread() is first and not made.is_set():
+                steps.enter_context(patch.object(SnapshotStore, "create", late))
+                second.start()
+                assert made.wait(20)
+            return found
+
+        def between() -> None:
+            steps.enter_context(patch.object(SnapshotStore, "ids", listed))
+
+        def no_wait(*given: Any) -> None:
+            if threading.current_thread() is first:
+                removed.set()
+                second.join()
+
+        steps.enter_context(patch.object(PatientEnv, "sleep_ms", no_wait))
+        with pytest.raises(CommitUnknownError, match="lies on top of the snapshot"):
+            _removed_after(table, CONSTRAINTS["an option of empty tables"][1], between)
+    other = catalog_over(table.env.storage).table("db.t")
+    assert _columns(other) == [(2, None), (9, "b")]
+    assert other.check() == ()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
+
+import pytest
 
 from merganser.catalogs.filesystem import Catalog
 from merganser.meta.snapshot import Snapshot
@@ -10,6 +13,7 @@ from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import Outcome
 from tests.faults import run_some
+from tests.faults.test_concurrency import Interrupted
 
 _names = itertools.count()
 
@@ -55,3 +59,25 @@ def test_a_rescale_changes_no_row_whichever_call_goes_wrong() -> None:
 
     runs = run_some(lambda: memory_with(files, f"rescale-fault-{next(_names)}"), _rescale, check)
     assert runs > 50
+
+
+@pytest.mark.parametrize("overwrite", [None, "dynamic"])
+@pytest.mark.parametrize("partition", ["a", "new", "first"])
+def test_a_rescale_inside_a_commit_leaves_no_partition_that_nobody_can_add_to(partition: str, overwrite: Any) -> None:
+    """At every call of a commit another process rescales the table, which has no rows yet if the partition is first."""
+    catalog = catalog_over(memory_with({}, f"rescale-faults-{next(_names)}"))
+    catalog.create_database("db")
+    catalog.create_table("db.t", "p STRING, k INT, v INT", ["p", "k"], ["p"], options={"bucket": "4"})
+    files = contents(catalog.env.storage) if partition == "first" else _base()
+    rows = [{"p": partition, "k": k, "v": 2} for k in range(4)]
+    for call in itertools.count(1):
+        storage = memory_with(files, f"rescale-fault-{next(_names)}")
+        interrupted = Interrupted(storage, call, lambda inner: catalog_over(inner).table("db.t").rescale(8))
+        catalog_over(interrupted).table("db.t").write(rows, overwrite=overwrite)
+        if interrupted.left > 0:
+            break
+        table = catalog_over(storage).table("db.t")
+        table.write([{"p": partition, "k": 99, "v": 3}])
+        assert table.read(where=f"p = '{partition}' and v >= 2").count() == 5, call
+        assert table.check() == (), call
+    assert call > 15

@@ -384,6 +384,29 @@ def test_rows_of_a_new_partition_get_the_number_of_a_rescale_that_came_first(is_
     _reopened(table).write(_rows(range(9), p="b"))
 
 
+@pytest.mark.parametrize("how", [{"p": "a"}, "dynamic", {}], ids=["a partition", "dynamic", "the table"])
+def test_an_overwrite_that_began_before_a_rescale_gets_its_number(how: Any) -> None:
+    table = _table()
+    table.write(_rows(range(20)))
+    with table.writer(overwrite=how) as writer:
+        writer.write(_rows(range(5), 7))
+        _reopened(table).rescale(8)
+        with pytest.raises(ConflictError, match=r"into 4 buckets, and another job has given the table 8 since"):
+            writer.commit()
+    assert _found(table) == _rows(range(20))
+    begun, commit = [lambda: _reopened(table).rescale(6)], TableCommit.commit
+
+    def late(self: TableCommit, change: Change) -> Any:
+        if begun and not change.rescales:
+            begun.pop()()
+        return commit(self, change)
+
+    with patch.object(TableCommit, "commit", late):
+        table.write(_rows(range(5), 3), overwrite=how)
+    assert _totals(table) == {"a": {6}}
+    _reopened(table).write(_rows([1], 5))
+
+
 @pytest.mark.parametrize("seconds", [6, 3])
 def test_of_two_rescales_at_a_time_the_one_that_commits_last_decides(seconds: int) -> None:
     table = _table()
