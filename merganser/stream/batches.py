@@ -25,7 +25,7 @@ from merganser.files.read import is_small
 from merganser.meta.consumers import ConsumerStore, check_consumer_id, stays_known_ms
 from merganser.meta.data_file import ADD, DELETE
 from merganser.meta.lag import Lag, lag_of
-from merganser.meta.snapshot import OVERWRITE, Snapshot
+from merganser.meta.snapshot import OVERWRITE, Snapshot, same_snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
@@ -540,6 +540,7 @@ class TableBatches:
                 break
             check_columns_stay(self._table, self._env, snapshot, self._action)
             self._refuse_gap(snapshot)
+            self._forget_unless_planned(snapshot)
             units = self._portions(at.next)
             taken = at.files
             while taken < len(units) and room.takes(units[taken]):
@@ -552,6 +553,13 @@ class TableBatches:
             self._line.last = snapshot
             at = replace(at, next=at.next + 1, files=0, after_ms=snapshot.time_millis, part_ms=None)
         return at
+
+    def _forget_unless_planned(self, snapshot: Snapshot) -> None:
+        """Forget all plans if that of a snapshot was made for another one of its id, which a rollback has removed."""
+        known = self._snapshots.get(snapshot.id)
+        if known is not None and not same_snapshot(known, snapshot):
+            for plans in (self._snapshots, self._plans, self._taken):
+                plans.clear()
 
     def _note_last(self, start: Position) -> None:
         """Find out in which history the reader was: after a restart the position alone knows."""

@@ -239,6 +239,26 @@ def test_a_rollback_is_noticed_by_a_changelog_that_outlived_its_snapshot(tmp_pat
             each.advance(_again(end))
 
 
+@pytest.mark.parametrize("few", [False, True])
+def test_a_snapshot_that_no_batch_has_taken_may_be_replaced_by_another_one_of_its_number(
+    tmp_path: Path, few: bool
+) -> None:
+    """The first one published nothing, or a batch waited for more rows."""
+    table = _table(tmp_path, **{"write-only": "true"})
+    table.write([{"k": k, "v": k} for k in range(9)])
+    batches = _batches(table, Limits(min_rows=3) if few else UNLIMITED)
+    at = batches.advance(batches.start())
+    if few:
+        table.write([{"k": 10, "v": 10}])
+    else:
+        table.compact(full=True)
+    assert batches.advance(at) == at
+    table.rollback(snapshot=1)
+    table.write([{"k": k, "v": 5} for k in range(4)])
+    end = batches.advance(at)
+    assert sorted(row["v"] for row in _rows(table, batches, at, end)) == [5, 5, 5, 5]
+
+
 def test_a_rollback_is_noticed_inside_of_a_snapshot(tmp_path: Path) -> None:
     table = _table(tmp_path, **{"changelog-producer": "per-record"})
     table.write([{"k": 0, "v": 0}])
