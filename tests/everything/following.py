@@ -35,16 +35,26 @@ def follower_of(h: History, rng: random.Random, before: Follower | None = None) 
     Args:
         before: what followed the table before it got a key: a stream goes on.
     """
-    engine, producer, options = h.layout.engine, h.layout.producer, h.model.options
-    if options.get("stream.enabled") == "true":
+    if h.model.options.get("stream.enabled") == "true":
         return rng.choice([Shards, Follow])(h)
+    if not changes_make_rows(h):
+        return None
+    if isinstance(before, Stream) and h.model.key:
+        return Stream(h, goes_on=True)
+    return rng.choice([Changes, Stream])(h)
+
+
+def changes_make_rows(h: History) -> bool:
+    """Return whether the changes of a table, applied in their order, give its rows."""
+    engine, options = h.layout.engine, h.model.options
     plain = engine == "deduplicate" and "sequence.field" not in options and options.get("ignore-delete") != "true"
     plain = plain and options.get("ignore-update-before") != "true" and not h.layout.vectors
-    if producer in EXACT or engine == "append" or (plain and not h.layout.postpones):
-        if isinstance(before, Stream) and h.model.key:
-            return Stream(h, goes_on=True)
-        return rng.choice([Changes, Stream])(h)
-    return None
+    return h.layout.producer in EXACT or engine == "append" or (plain and not h.layout.postpones)
+
+
+def waits_for_compactions(h: History) -> bool:
+    """Return whether compactions publish changes, and do not follow each write."""
+    return h.layout.producer in ("lookup", "full-compaction") and (h.write_only or h.layout.postpones)
 
 
 class Follower:
@@ -63,7 +73,7 @@ class Follower:
         self.stays = random.Random(f"{h.seed} stays").random() < 0.6
         self.stood: dict[int, tuple[Fields, list[Row], Any]] = {}
         self.exact = h.layout.producer in EXACT
-        self.waits = h.layout.producer in ("lookup", "full-compaction") and (h.write_only or h.layout.postpones)
+        self.waits = waits_for_compactions(h)
         self.begin()
 
     def begin(self) -> None:

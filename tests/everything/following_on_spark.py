@@ -36,7 +36,7 @@ def by_spark(h: SparkHistory, follower: Follower | None, rng: random.Random) -> 
     return rng.choice([SparkSink, SparkSink, SparkStream])(h)
 
 
-class _Queries:
+class Queries:
     """Queries of which each goes on where the one before ended.
 
     Args:
@@ -118,7 +118,7 @@ class _Resettable(Lasting):
         at: the snapshot that was read last.
     """
 
-    queries: _Queries
+    queries: Queries
     at = 0
 
     def place(self) -> int:
@@ -151,7 +151,7 @@ class SparkStream(_Resettable):
 
     def begin(self) -> None:
         super().begin()
-        self.queries = _Queries(self.h)
+        self.queries = Queries(self.h)
         if self.h.table.latest_snapshot() is not None:
             self.copy = Copy(self.h.model, [])
             self.take()
@@ -167,7 +167,7 @@ class SparkShards(_Resettable, Shards):
 
     def begin(self) -> None:
         Follower.begin(self)
-        self.queries = _Queries(self.h, shards=True, full=True)
+        self.queries = Queries(self.h, shards=True, full=True)
         self.queries.rows(self.reader, [], **{"change-tracking.gaps": "skip"})
 
     def take_found(self, found: list[Row]) -> None:
@@ -183,7 +183,7 @@ class SparkSink(Follower):
         super().begin()
         h = self.h
         self.rng = random.Random(f"{h.seed} sink {h.latest()}")
-        self.queries = _Queries(h)
+        self.queries = Queries(h)
         columns = {f.name: str(f.type.with_nullable(True)) for f in h.model.fields}
         name = f"db.{next(h.names)}"
         options = {"bucket": "1" if h.model.key else "-1"}

@@ -26,13 +26,13 @@ from merganser.testing.engines_oracle import Change
 from tests.everything.following import Follower, follower_of
 from tests.everything.layouts import drawn_layout
 from tests.everything.model import Fields, Model, image
+from tests.everything.replaying import Replay, replay_of
 from tests.everything.replica import Copy, DifferenceError
 from tests.everything.values import Row, converter, draw, draw_wider, filters_of
 from tests.oracle.drawn_tables import DrawnTable
 
 WINDOWS = ("merganser.lsm.section.WINDOW_ROWS", "merganser.lsm.writer.SLICE_ROWS")
 _numbers = itertools.count()
-FUTURE = "2100-01-01"
 Refusal = tuple[type[Exception], str]
 """(class of an error that is expected, pattern of its reason)."""
 
@@ -123,6 +123,7 @@ class History:
         self.leaves_out = "change-tracking.off-partitions" in options or "streaming-read-overwrite" in options
         """Whether a commit may have left its changes out."""
         self.follower: Follower | None = self.drawn_follower(rng) if rng.random() < 0.8 else None
+        self.replay: Replay | None = replay_of(self)
 
     def _catalog(self) -> mg.Catalog:
         if self.storage is not None:
@@ -344,12 +345,16 @@ class History:
         if self.follower is not None:
             self.follower.stood.clear()
             self.follower.begin()
+        if self.replay is not None:
+            self.replay.begin_again()
         self.is_published = True
 
     def went_back(self, number: int) -> None:
         """Let the copy undo what it read behind the snapshot that the table was rolled back to."""
         if self.follower is not None:
             self.follower.go_back(number)
+        if self.replay is not None:
+            self.replay.go_back(number)
         self.is_published = True
 
     def take_key(self, model: Model, drawn: DrawnTable) -> None:
@@ -365,10 +370,16 @@ class History:
         self.layout = self.layout.with_drawn(drawn, moves=model.moves)
         before, rng = self.follower, random.Random(f"{self.seed} {len(line.states)}")
         self.follower = self.drawn_follower(rng, before) if before is not None else None
+        self.replay = replay_of(self)
+        if self.replay is not None:
+            self.replay.begin_again()
 
     def drawn_follower(self, rng: random.Random, before: Follower | None = None) -> Follower | None:
         """Return what follows the table; see `follower_of`."""
         return follower_of(self, rng, before)
+
+    def replayed(self, rng: random.Random, start: int, end: int, rows: Sequence[Row]) -> None:
+        """Read changes with other engines, without those of gaps."""
 
     # what must hold
 
@@ -385,8 +396,7 @@ class History:
         """
         line = self.line
         latest = line.table.latest_snapshot()
-        kept = {snapshot.id for snapshot in line.table.snapshots()}
-        line.states = {number: state for number, state in line.states.items() if number in kept}
+        self._forget_expired()
         if latest is not None:
             line.states.setdefault(latest.id, State(line.model.copy(), replace(line.drawn)))
         visible = line.model.visible()
@@ -399,6 +409,10 @@ class History:
                 self.follower.finish()
             if (after := line.table.latest_snapshot()) is not None:
                 line.states.setdefault(after.id, State(line.model.copy(), replace(line.drawn)))
+        if self.replay is not None and line is self.main:
+            draws = random.Random(f"{self.seed} kept {self.now}")
+            self.replay.step(draws, published=self.is_published, complete=self.is_complete, last=last)
+            self._forget_expired()
         self.is_published, self.is_complete = True, False
         self._kept()
         for look in (self._filtered, self._looked_up, self._older, self._diff, self._prefixed):
@@ -406,6 +420,10 @@ class History:
                 look(rng)
         if last or rng.random() < 0.1:
             self.check()
+
+    def _forget_expired(self) -> None:
+        kept = {snapshot.id for snapshot in self.line.table.snapshots()}
+        self.line.states = {number: state for number, state in self.line.states.items() if number in kept}
 
     def _kept(self) -> None:
         """What consumers have not read is there."""
@@ -415,7 +433,11 @@ class History:
                 raise DifferenceError("consumer", f"{name} is at {found.get(name)}, expected {number}")
         latest = self.main.table.latest_snapshot()
         ids = [snapshot.id for snapshot in self.main.table.snapshots()]
-        if latest is not None and found and min(found.values()) <= latest.id and ids[0] > min(found.values()):
+        if latest is None or not found or min(found.values()) > latest.id or ids[0] <= min(found.values()):
+            return
+        if self.main.model.options.get("consumer.changelog-only") == "true":
+            self.main.table.changes(min(found.values()), gaps="skip").to_arrow()
+        else:
             raise DifferenceError("consumer", f"snapshots {ids} are left, and consumers are at {found}")
 
     def check(self) -> None:

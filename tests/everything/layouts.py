@@ -85,6 +85,11 @@ class Layout:
         return self.producer == "full-compaction" and (ordered or self.engine == "aggregation")
 
     @property
+    def keeps(self) -> bool:
+        """Whether changelogs outlive snapshots."""
+        return "changelog.num-retained.max" in self.options
+
+    @property
     def postpones(self) -> bool:
         return self.options.get("bucket") == "-2"
 
@@ -126,6 +131,7 @@ def drawn_layout(seed: str, spark: bool = False) -> Layout:
     if rng.random() < 0.3:
         _odd_names(layout.drawn, rng)
     _tracking(layout, keys)
+    _kept(layout, random.Random(f"{seed} kept"))
     return layout
 
 
@@ -257,6 +263,14 @@ def _tracking(layout: Layout, rng: random.Random) -> None:
         options["change-tracking.off-partitions"] = f"{name}=a"
     if layout.producer != "none" and rng.random() < 0.2:
         options["streaming-read-overwrite"] = "false"
+
+
+def _kept(layout: Layout, rng: random.Random) -> None:
+    """Let the changelogs of some tables outlive their snapshots."""
+    if (layout.producer != "none" or layout.engine == "append") and rng.random() < 0.4:
+        layout.options["changelog.num-retained.max"] = "2000"
+        if rng.random() < 0.3:
+            layout.options["consumer.changelog-only"] = "true"
 
 
 def _vectors(layout: Layout, rng: random.Random) -> None:

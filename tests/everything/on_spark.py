@@ -230,6 +230,22 @@ class SparkHistory(History):
             if found != wanted:
                 raise DifferenceError("Spark diff", f"{found - wanted} and not {wanted - found}")
 
+    def replayed(self, rng: random.Random, start: int, end: int, rows: Sequence[Row]) -> None:
+        """Read changes as a batch or by a query."""
+        import merganser.spark as ms
+        from tests.everything.following_on_spark import Queries
+
+        if self._by_spark(rng):
+            found = ms.changes(self.spark, self.table, start, end, gaps="skip").toArrow().to_pylist()
+        else:
+            found = []
+            options = {"scan.mode": "from-snapshot", "scan.snapshot-id": str(start), "change-tracking.gaps": "skip"}
+            Queries(self, **options).rows(self.table, found)
+        kept = [f for f in self.model.fields if not self._differs(str(f.type))]
+        if self._counted(found, kept) != self._counted(rows, kept):
+            raise DifferenceError("changelogs", f"changes {start} to {end} by Spark are {found}, and not {rows}")
+        self.compared["changelogs by Spark"] += 1
+
     def _joined(self, rng: random.Random) -> None:
         """Join rows with the rows of their keys, in a batch or a stream."""
         import merganser.spark as ms

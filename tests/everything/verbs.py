@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 from merganser.errors import ConflictError, InvalidInputError, NotFoundError
-from tests.everything.history import FUTURE, History, Line, SkippedError, State
+from tests.everything.history import History, Line, SkippedError, State
+from tests.everything.replaying import FUTURE
 from tests.everything.replica import DifferenceError
 from tests.everything.steps import STEPS, step
 
@@ -175,7 +176,15 @@ def rollback(h: History, rng: random.Random) -> None:
     if not h.line.states:
         raise SkippedError
     number = rng.choice(sorted(h.line.states)[-4:])
-    h.table.rollback(snapshot=number)
+    draws = random.Random(f"{h.seed} rollback {h.now}")  # of its own, so that other histories stay what they were
+    if h.line is h.main and h.layout.keeps and h.line.tags and draws.random() < 0.6:
+        name = draws.choice(sorted(h.line.tags))  # perhaps its snapshot has expired
+        number, state = h.line.tags[name]
+        h.table.rollback(tag=name)
+        h.compared["rollbacks to tags"] += 1
+        h.line.states[number] = state
+    else:
+        h.table.rollback(snapshot=number)
     h.line.states = {each: state for each, state in h.line.states.items() if each <= number}
     h.line.tags = {name: (each, state) for name, (each, state) in h.line.tags.items() if each <= number}
     _go_back(h, h.line.states[number])
