@@ -620,7 +620,7 @@ class TableCommit:
             self._check_stored(now, is_first=state.snapshot is None, rekeys=False)
             self._check_numbers(change, state, there)  # last: it is the only one whose rows may stay
         except ConflictError as error:
-            # Rows in an older number of buckets contradict nothing: a rescale on top has moved them, or the next one will.
+            # Rows in an older number of buckets contradict nothing: a rescale on top has moved them, or one will.
             may_stay = error.overtaken is Overtaken.BUCKETS
             why = f"the table was altered while it was made. {error.message}"
             withdraw(self.reader, stored, state.snapshot, why, may_stay=may_stay)
