@@ -17,7 +17,7 @@ from merganser.errors import ConflictError, InvalidInputError, Overtaken
 from merganser.meta.data_file import ADD, ManifestEntry
 from merganser.meta.index_manifest import DELETION_VECTORS, HASH, IndexEntry, combined, stands_alone
 from merganser.meta.live_files import BucketId, LiveFiles
-from merganser.meta.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
+from merganser.meta.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot, same_snapshot
 from merganser.schema import types as t
 
 
@@ -220,7 +220,7 @@ def rows_version(newest_first: Iterator[Snapshot]) -> tuple[str, Snapshot | None
     """
     version = ""
     for snapshot in newest_first:
-        version = snapshot.delta_manifest_list
+        version = snapshot.base_manifest_list  # each attempt has another one
         if snapshot.commit_kind in (APPEND, OVERWRITE):
             return version, snapshot
     return version, None
@@ -230,7 +230,7 @@ def _same_rows(newest_first: Iterator[Snapshot]) -> set[str]:
     """Return all texts by which `rows_version` may have named these rows: what changed them last may have expired."""
     names = set[str]()
     for snapshot in newest_first:
-        names.add(snapshot.delta_manifest_list)
+        names.add(snapshot.base_manifest_list)
         if snapshot.commit_kind in (APPEND, OVERWRITE):
             break
     return names or {""}
@@ -528,7 +528,7 @@ def check_reads(
     if reads.snapshot is None:
         if lowest > 1:
             raise _read_before(f"snapshots below {lowest} have expired", table, read_id, by)
-    elif found is None or found.delta_manifest_list != reads.snapshot.delta_manifest_list:
+    elif found is None or not same_snapshot(found, reads.snapshot):
         raise _read_before(f"snapshot {read_id} has expired or was rolled back", table, read_id, by)
 
 

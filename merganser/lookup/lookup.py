@@ -32,7 +32,7 @@ from merganser.meta.followed import as_of, check_key, columns_of
 from merganser.meta.kept import has_expired
 from merganser.meta.layout import bucket_number, bucket_numbers, parted, spread
 from merganser.meta.live_files import BucketFiles, BucketId
-from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshot import Snapshot, same_snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import read as r
@@ -247,7 +247,7 @@ class Lookup:
         with self._lock:
             view = self._open_view()
             at = view.state.snapshot
-            if snapshot is not None and (at is None or at.delta_manifest_list != snapshot.delta_manifest_list):
+            if snapshot is not None and (at is None or not same_snapshot(at, snapshot)):
                 newer = at is None or at.id < snapshot.id
                 view = self._view_at(snapshot, view, chosen=False)
                 if newer:

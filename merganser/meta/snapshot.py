@@ -204,7 +204,10 @@ _OBJECTS: Final = frozenset(["properties", "log_offsets"])
 
 
 def same_snapshot(a: Snapshot, b: Snapshot) -> bool:
-    """Return whether two files hold one snapshot. Ids are used again after a rollback; names of lists are random."""
+    """Return whether two files hold one snapshot. Ids are used again after a rollback; names of lists are random.
+
+    Attempts of one commit have one uuid and one delta list, and a base list each.
+    """
     return (
         a.id == b.id and a.base_manifest_list == b.base_manifest_list and a.delta_manifest_list == b.delta_manifest_list
     )

@@ -439,7 +439,7 @@ class SnapshotStore:
         """
         found = self.get(previous.id)
         if found is not None:
-            return found.uuid != previous.uuid or found.delta_manifest_list != previous.delta_manifest_list
+            return not same_snapshot(found, previous)
         return any(number < previous.id for number in self.ids())
 
     def is_missing_below(self, end: int, number: int) -> bool:

@@ -48,7 +48,7 @@ class RowsState:
 
     Attributes:
         snapshot: the snapshot to read them from; None: there are no rows to look at.
-        version: a text that other rows do not have: the list of the newest commit that changed rows.
+        version: a text that other rows do not have: the base list of the newest commit that changed rows.
         before: the version that this commit followed; None: it is not known.
         added: the names of the data files that it added.
         counts: by partition and bucket, how many rows are stored, older versions among them.

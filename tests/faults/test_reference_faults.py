@@ -611,6 +611,48 @@ def test_a_withdrawn_commit_is_not_taken_for_one_that_another_writer_has_followe
     assert _again(storage).check() == ()
 
 
+def test_a_snapshot_is_not_taken_for_another_attempt_of_the_same_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second writer follows an attempt of the first that goes; the next attempt has its number, on other rows."""
+    table = _table()
+    storage = table.env.storage
+    create, delete = SnapshotStore.create, SnapshotStore.delete
+    reached, again = threading.Event(), threading.Event()
+    first = threading.current_thread()
+    second = threading.Thread(target=lambda: _again(storage).write([_state(200, "second")]))
+    created: list[int] = []
+
+    def create_between(store: SnapshotStore, snapshot: Snapshot) -> Snapshot:
+        if threading.current_thread() is second and not reached.is_set():
+            reached.set()
+            assert again.wait(20)
+        elif threading.current_thread() is first:
+            created.append(snapshot.id)
+            if len(created) == 1:
+                _again(storage).rollback(snapshot=2)
+                stored = create(store, snapshot)
+                store.write_latest_hint(stored.id)
+                monkeypatch.setattr(SnapshotStore, "delete", delete_between)
+                second.start()
+                assert reached.wait(20)
+                return stored
+        return create(store, snapshot)
+
+    def delete_between(store: SnapshotStore, snapshot_id: int) -> None:
+        delete(store, snapshot_id)
+        monkeypatch.setattr(SnapshotStore, "delete", delete)
+        for k in (30, 40):
+            _again(storage).write([_state(k, "other")])
+
+    monkeypatch.setattr(SnapshotStore, "create", create_between)
+    table.write([_state(100, "first")])
+    assert created == [5, 3, 4, 5]
+    again.set()
+    second.join()
+    found = _again(storage)
+    assert _rows(found) == [*STATES[2], (30, "other"), (40, "other"), (100, "first"), (200, "second")]
+    assert found.check() == ()
+
+
 def test_a_state_is_not_carried_over_steps_of_another_history(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rollback and new commits, between a reader's look at the newest snapshot and at those before it."""
     table = _table()
