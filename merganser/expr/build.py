@@ -296,6 +296,13 @@ def arithmetic(op: str, left: Expression, right: Expression) -> Expression:
         return Arithmetic(op, right, left, t.Date())
     for side in (left, right):
         if not untyped(side) and family(side.type) not in ("exact", "float"):
+            if op == "-" and all(
+                isinstance(each.type, (t.Date, t.Timestamp, t.LocalZonedTimestamp)) for each in (left, right)
+            ):
+                raise InvalidInputError(
+                    f"cannot compute {sql(left)} - {sql(right)}: conditions and values of UPDATE have no "
+                    f"differences of times. Compare {sql(left)} with {sql(right)} + INTERVAL ..., or use datediff."
+                )
             raise InvalidInputError(
                 f"cannot compute {sql(left)} {op} {sql(right)}: '{sql(side)}' is {type_text(side)}, not a number. "
                 "CAST it to a number."

@@ -1,7 +1,7 @@
 r"""SQL text -> filters and projections, over sqlglot's Spark dialect; `to_predicate` takes every form of a filter.
 
 What is understood: column names (also `a.b` inside ROW columns), literals, comparisons, AND OR NOT, IS NULL, IN,
-BETWEEN, LIKE, ILIKE, RLIKE, arithmetic, `||`, CASE, CAST, intervals and the functions that `_SUPPORTED` lists.
+BETWEEN, LIKE, ILIKE (ANY, ALL), RLIKE, arithmetic, `||`, CASE, CAST, intervals and the functions of `_SUPPORTED`.
 Anything else is refused by name; nothing is guessed. In strings both `''` and `\'` are a quote.
 
 Time zones exist only here. In the zone of the `Setting`, texts become instants, and an instant that meets a date, a
@@ -44,10 +44,10 @@ from merganser.schema.arrow import timestamp_unit
 __all__ = ["parse_predicate", "parse_projection", "predicate_from_arrow", "to_predicate"]
 
 _SUPPORTED: Final = (
-    "Supported are columns, literals, = <> < <= > >= <=>, AND, OR, NOT, IS NULL, IN, BETWEEN, LIKE, ILIKE, RLIKE, "
-    "+ - * / % DIV, ||, CASE, CAST, INTERVAL, coalesce, if, nullif, concat, lower, upper, trim, length, substring, "
-    "abs, round, floor, ceil, startswith, endswith, contains, current_date, current_timestamp, localtimestamp, "
-    "now, to_date, to_timestamp, date_add, date_sub, datediff, add_months, last_day, make_date, date_trunc, trunc, "
+    "Supported are columns, literals, = <> < <= > >= <=>, AND, OR, NOT, IS NULL, IN, BETWEEN, LIKE, ILIKE, LIKE ANY, "
+    "LIKE ALL, RLIKE, + - * / % DIV, ||, CASE, CAST, INTERVAL, coalesce, if, nullif, concat, lower, upper, trim, "
+    "length, substring, abs, round, floor, ceil, startswith, endswith, contains, current_date, current_timestamp, "
+    "localtimestamp, now, to_date, to_timestamp, date_add, date_sub, datediff, add_months, last_day, make_date, date_trunc, trunc, "
     "extract, year, quarter, month, day, hour, minute, second, dayofweek, dayofyear and weekofyear."
 )
 _COMPARISONS: Final = {
@@ -419,6 +419,8 @@ class _Binder:
             return self._like(inner, mark.value)
         if not isinstance(node, exp.Like | exp.ILike):
             raise _refusal(node)
+        if isinstance(node.expression, exp.Any | exp.All):
+            return self._like_some(node)
         found = build.like(
             self._wall(node.this),
             self.bind(node.expression),
@@ -427,6 +429,19 @@ class _Binder:
         )
         # Newer parsers keep the NOT of NOT LIKE inside the node.
         return build.negation(found) if node.args.get("negate") else found
+
+    def _like_some(self, node: exp.Like | exp.ILike) -> Expression:
+        """Return LIKE ANY or LIKE ALL of a list. With NOT, each of its patterns is negated."""
+        patterns = node.expression.this
+        if isinstance(node.parent, exp.Escape) or not isinstance(patterns, exp.Tuple | exp.Paren):
+            raise _refusal(node, "give a list of patterns, without ESCAPE")
+        listed = patterns.expressions if isinstance(patterns, exp.Tuple) else [patterns.this]
+        ignore_case = isinstance(node, exp.ILike)
+        item = self._wall(node.this)
+        found = [build.like(item, self.bind(each), escape="\\", ignore_case=ignore_case) for each in listed]
+        if node.args.get("negate"):
+            found = [build.negation(each) for each in found]
+        return build.disjunction(found) if isinstance(node.expression, exp.Any) else build.conjunction(found)
 
     def _cast(self, node: exp.Cast, sign: str = "") -> Expression:
         if node.args.get("safe"):

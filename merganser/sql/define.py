@@ -10,12 +10,13 @@ from sqlglot import exp
 from merganser import changes as ch
 from merganser.catalogs.names import SYSTEM
 from merganser.codec.binary_row import deserialize
-from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedError
 from merganser.expr.setting import Setting
 from merganser.handle.table import Table
 from merganser.meta.table_state import MetaReader
 from merganser.options.registry import did_you_mean, is_of_a_table
 from merganser.schema import types as t
+from merganser.schema.arrow import arrow_type
 from merganser.schema.types_text import UNNUMBERED
 from merganser.sql import statements as s
 from merganser.sql.engine import Engine
@@ -145,6 +146,15 @@ def _create_as(state: State, engine: Engine, full: str, statement: s.CreateTable
         for name, kind in zip(relation.names, relation.types, strict=True)
     ]
     check_told_apart(fields, f"cannot create '{full}'")
+    for field in fields:
+        try:
+            arrow_type(field.type)
+        except UnsupportedError as error:
+            raise UnsupportedError(
+                f"cannot create '{full}': column '{field.name}' of the query is {field.type}, which no table has "
+                "columns of. CAST it.",
+                column=field.name,
+            ) from error
     try:
         with state.catalog.creating(
             full, fields, partition_by=statement.partition_by, options=options, comment=statement.comment

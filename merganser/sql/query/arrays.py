@@ -10,7 +10,7 @@ from merganser.errors import InvalidInputError
 from merganser.schema import types as t
 from merganser.sql.query.casts import cast, to
 from merganser.sql.query.functions import Function, common_elements, element_of, refuse_nested, row_of, taken
-from merganser.sql.query.kinds import Value, common, duck, is_null, quoted, same
+from merganser.sql.query.kinds import Interval, Value, common, duck, is_null, quoted, same
 
 
 def _pair(values: Sequence[Value], what: str) -> tuple[t.DataType, str, str]:
@@ -292,7 +292,8 @@ def _aggregate(values: list[Value], lambdas: Sequence[Lambda]) -> Value:
     kind, start = element_of(values[0], "aggregate"), values[1]
     one, other = lambdas[0].names[:2]
     merged = lambdas[0].bind([Value(f"({one}).a", start.type), Value(f"({other}).x", kind)])
-    if not is_null(merged.type) and not same(merged.type, start.type):
+    alike = same(merged.type, start.type) if not isinstance(merged.type, Interval) else merged.type == start.type
+    if not is_null(merged.type) and not alike:
         raise InvalidInputError(
             f"cannot call aggregate: it starts with {start.type}, and the lambda gives {merged.type}. CAST one of them."
         )

@@ -11,12 +11,14 @@ from typing import Final
 
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.schema import types as t
+from merganser.sql.query.intervals import cast_interval, computed
 from merganser.sql.query.kinds import (
     BYTES,
     FLOATS,
     MOMENTS,
     TEXTS,
     WHOLE,
+    Interval,
     Value,
     as_decimal,
     bounded,
@@ -113,6 +115,8 @@ def _cast(value: Value, given: t.DataType, kind: t.DataType, tries: bool) -> str
     if same(given, kind):
         return x if isinstance(kind, (*TEXTS, *MOMENTS)) or duck(given) == target else plain
     match given, kind:
+        case (Interval(), _):
+            return cast_interval(x, given, kind, target, name) or _refuse(given, kind)
         case _ if isinstance(given, TEXTS):
             return _from_text(x, kind, target, tries)
         case _ if isinstance(kind, TEXTS):
@@ -291,6 +295,8 @@ def arithmetic(op: str, left: Value, right: Value) -> Value:
     Raises:
         InvalidInputError: a side is no number.
     """
+    if isinstance(left.type, Interval) or isinstance(right.type, Interval):
+        return computed(op, left, right)
     left, right = (_as_number(value, other) for value, other in ((left, right), (right, left)))
     for value in (left, right):
         if not is_number(value.type):

@@ -15,12 +15,13 @@ import duckdb
 import pyarrow as pa
 
 from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.expr.tree import Null
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 from merganser.sql.query.bound import BoundQuery, Reference
 from merganser.sql.query.casts import FAILED, MACROS
 from merganser.sql.query.keys import looked_up
-from merganser.sql.query.kinds import is_null
+from merganser.sql.query.kinds import Interval
 from merganser.sql.query.texts import macros
 from merganser.sql.query.views import Views
 
@@ -185,7 +186,18 @@ class Running:
 
 
 def _arrow(kind: t.DataType) -> pa.DataType:
-    return pa.null() if is_null(kind) else arrow_type(kind)
+    match kind:
+        case Null():
+            return pa.null()
+        case Interval():
+            return pa.duration("us")
+        case t.Array():
+            return pa.list_(pa.field("element", _arrow(kind.element), nullable=kind.element.nullable))
+        case t.Map():
+            return pa.map_(_arrow(kind.key), pa.field("value", _arrow(kind.value), nullable=kind.value.nullable))
+        case t.Row():
+            return pa.struct([pa.field(f.name, _arrow(f.type), nullable=f.type.nullable) for f in kind.fields])
+    return arrow_type(kind)
 
 
 def _conformed(given: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:

@@ -33,9 +33,11 @@ from merganser.sql.query.functions import (
     sorted_by,
     taken,
 )
+from merganser.sql.query.intervals import listed, literal, unit_of
 from merganser.sql.query.kinds import (
     MOMENTS,
     TEXTS,
+    Interval,
     Value,
     common,
     duck,
@@ -46,7 +48,7 @@ from merganser.sql.query.kinds import (
 )
 from merganser.sql.query.names import LAMBDA, called, day, exact, frame, moment, real
 from merganser.sql.query.scope import Scope, inside
-from merganser.sql.query.times import ADDS, CALENDAR, DIFFS, TIMES, added, difference, extracted
+from merganser.sql.query.times import ADDS, CALENDAR, DIFFS, TIMES, added, difference, extracted, moved, subtracted
 
 if TYPE_CHECKING:
     from merganser.sql.query.binder import Bound
@@ -88,7 +90,7 @@ class Expressions:
             UnsupportedError: something that this process does not compute as Spark does.
         """
         found = self._value(node)
-        if node.args.get("negate"):  # NOT LIKE and the like
+        if node.args.get("negate") and not isinstance(node.expression, exp.Any | exp.All):  # NOT LIKE and the like
             found = Value(f"(NOT {found.text})", t.Boolean(), f"(NOT {found.name})")
         return found if found.name or isinstance(node, exp.Literal) else found.named(_text(node))
 
@@ -208,9 +210,7 @@ class Expressions:
                 given = (node.args.get(key) for key in ("this", "expression", "from_", "for_"))
                 return self._call("overlay", SCALARS["overlay"], [each for each in given if each is not None])
             case exp.Interval():
-                raise UnsupportedError(
-                    f"cannot use {_text(node)} in this process but to add it to a date or a time. Run it on Spark."
-                )
+                return literal(node)
             case exp.CurrentDate():
                 return self._now("current_date")
             case exp.CurrentTimestamp():
@@ -285,7 +285,8 @@ class Expressions:
     def _negative(self, node: exp.Neg) -> Value:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return _literal(exp.Literal(this=f"-{node.this.this}", is_string=False))
-        value = taken(self.value(node.this), "n", "-")
+        value = self.value(node.this)
+        value = value if isinstance(value.type, Interval) else taken(value, "n", "-")
         is_number = isinstance(node.this, exp.Cast) and _is_literal(node.this)
         return Value(f"(-{value.text})", value.type, f"-{value.name}" if is_number else f"(- {value.name})")
 
@@ -343,38 +344,37 @@ class Expressions:
         return Value(f"({one} {sign} {other})", t.Boolean(), name)
 
     def _arithmetic(self, node: exp.Expression, op: str) -> Value:
-        if isinstance(node.right, exp.Interval) and op in "+-":
-            return self._shifted(node.left, node.right, op)
-        if isinstance(node.left, exp.Interval) and op == "+":
-            return self._shifted(node.right, node.left, op)
-        left, right = self.value(node.left), self.value(node.right)
-        if isinstance(left.type, t.Date) and op == "-" and isinstance(right.type, t.Date):
-            raise UnsupportedError("cannot subtract dates in this process: write datediff(a, b).")
+        if op in "+-":
+            pairs = [(node.left, node.right), *([(node.right, node.left)] if op == "+" else [])]
+            for moment, interval in pairs:
+                if isinstance(interval, exp.Interval) and (found := self._shifted(moment, interval, op)) is not None:
+                    return found
+        left = self.value(node.left)
+        right = (listed(node.right) if op in "+-" else None) or self.value(node.right)
+        if op in "+-" and isinstance(left.type, (t.Date, *MOMENTS)) and isinstance(right.type, Interval):
+            return moved(op, left, right)
+        if op == "+" and isinstance(left.type, Interval) and isinstance(right.type, (t.Date, *MOMENTS)):
+            return moved(op, right, left)
+        if op == "-" and (found := subtracted(left, right)) is not None:
+            return found
         if isinstance(left.type, t.Date) and isinstance(right.type, (t.TinyInt, t.SmallInt, t.Int)) and op in "+-":
             name = f"date_{'add' if op == '+' else 'sub'}({left.name}, {right.name})"
             return Value(f"({left.text} {op} {to(right, t.Int())})", t.Date(), name)
         if isinstance(right.type, t.Date) and isinstance(left.type, (t.TinyInt, t.SmallInt, t.Int)) and op == "+":
             return Value(f"({right.text} + {to(left, t.Int())})", t.Date(), f"date_add({right.name}, {left.name})")
-        if op == "-" and isinstance(left.type, MOMENTS) and isinstance(right.type, (t.Date, *MOMENTS)):
-            raise UnsupportedError(
-                f"cannot compute {left.name} - {right.name} in this process: no type holds an interval. Write "
-                "timestampdiff(SECOND, b, a), or run it on Spark."
-            )
         return arithmetic(op, left, right)
 
-    def _shifted(self, moment: exp.Expression, interval: exp.Interval, op: str) -> Value:
+    def _shifted(self, moment: exp.Expression, interval: exp.Interval, op: str) -> Value | None:
+        """Return a date or a time plus or minus whole units; None if there is something else."""
         value = self.value(moment)
+        number, unit = interval.this, unit_of(interval)
+        count = number.name if isinstance(number, exp.Literal) else None
+        if isinstance(value.type, Interval) or unit not in _UNITS or count is None or not count.lstrip("-").isdigit():
+            return None
         if isinstance(value.type, TEXTS):
             value = cast(value, t.Timestamp(6))
         if not isinstance(value.type, (t.Date, *MOMENTS)):
             raise InvalidInputError(f"cannot add an interval to {value.name}: it is {value.type}.")
-        unit = str(interval.args["unit"].name if interval.args.get("unit") else "").upper().rstrip("S")
-        number = interval.this
-        if unit not in _UNITS or number is None:
-            raise UnsupportedError(f"cannot compute {_text(interval)} in this process. Run the statement on Spark.")
-        count = number.name if isinstance(number, exp.Literal) else None
-        if count is None or not count.lstrip("-").isdigit():
-            raise UnsupportedError(f"cannot compute {_text(interval)} in this process. Give a whole number.")
         name = _shifted_name(value, op, unit, int(count))
         if isinstance(value.type, t.Date) and unit in ("HOUR", "MINUTE", "SECOND"):
             value = cast(value, t.LocalZonedTimestamp(6))
@@ -415,11 +415,31 @@ class Expressions:
         return Value(f"({left[0]} IN ({text}))", t.Boolean(), f"({items[0].name} IN (listquery()))")
 
     def _like(self, node: exp.Expression, escape: str) -> Value:
+        if isinstance(node.expression, exp.Any | exp.All):
+            return self._like_some(node)
         s, made = (taken(self.value(side), "s", "LIKE") for side in (node.this, node.expression))
         word = "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
         name = f"{s.name} LIKE {made.name}" if word == "LIKE" else f"ilike({s.name}, {made.name})"
         name += f" ESCAPE '{escape}'" if word == "LIKE" and escape != "\\" else ""
-        return Value(f"({s.text} {word} {made.text} ESCAPE {string(escape)})", t.Boolean(), name)
+        texts = (s.text, made.text) if word == "LIKE" else (f"_lower({s.text})", f"_lower({made.text})")
+        return Value(f"({texts[0]} LIKE {texts[1]} ESCAPE {string(escape)})", t.Boolean(), name)
+
+    def _like_some(self, node: exp.Expression) -> Value:
+        """Return LIKE ANY or LIKE ALL of a list. With NOT, each of its patterns is negated."""
+        quantified, negates = node.expression, bool(node.args.get("negate"))
+        patterns = quantified.this.expressions if isinstance(quantified.this, exp.Tuple) else [quantified.this.this]
+        if isinstance(node.parent, exp.Escape) or not isinstance(quantified.this, exp.Tuple | exp.Paren):
+            raise InvalidInputError(f"cannot compute {_text(node)}: give a list of patterns, without ESCAPE.")
+        each = [self._like(type(node)(this=node.this, expression=pattern), "\\") for pattern in patterns]
+        if negates:
+            each = [Value(f"(NOT {value.text})", t.Boolean(), f"(NOT {value.name})") for value in each]
+        word = "OR" if isinstance(quantified, exp.Any) else "AND"
+        name = f"({f' {word} '.join(value.name for value in each)})"
+        if all(isinstance(pattern, exp.Literal) and pattern.is_string for pattern in patterns):
+            shown = self.value(node.this).name
+            name = f"{'not' if negates else ''}like{'any' if word == 'OR' else 'all'}"
+            name += f"(lower({shown}))" if isinstance(node, exp.ILike) else f"({shown})"
+        return Value(f"({f' {word} '.join(value.text for value in each)})", t.Boolean(), name)
 
     def _case(self, node: exp.Case) -> Value:
         branches = []
@@ -687,7 +707,10 @@ class Expressions:
     def _frame(self, spec: exp.WindowSpec) -> str:
         def bound(which: str) -> str:
             value, side = spec.args.get(which), spec.args.get(which + "_side") or ""
-            text = value if isinstance(value, str) else self.value(value).text if value is not None else "UNBOUNDED"
+            made = self.value(value) if isinstance(value, exp.Expression) else None
+            if made is not None and isinstance(made.type, Interval):
+                raise UnsupportedError("cannot use an interval in a window frame in this process. Run it on Spark.")
+            text = made.text if made is not None else value or "UNBOUNDED"
             return f"{text} {side}".strip()
 
         end = bound("end") if spec.args.get("end") else "CURRENT ROW"
@@ -745,6 +768,8 @@ def marked(text: str, *, distinct: bool = False, where: str | None = None, over:
 def type_of(node: exp.DataType) -> t.DataType:
     """Return the type that a CAST names."""
     text = node.sql(dialect=Queries)
+    if isinstance(node.this, exp.Interval):
+        raise UnsupportedError(f"cannot cast to {text} in this process. Run the statement on Spark.")
     names = {"TIMESTAMP": "TIMESTAMP", "TIMESTAMP_LTZ": "TIMESTAMP_LTZ"}
     kind = node.this
     word = kind.name if hasattr(kind, "name") else str(kind)

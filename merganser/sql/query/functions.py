@@ -21,6 +21,7 @@ from merganser.sql.query.kinds import (
     MOMENTS,
     TEXTS,
     WHOLE,
+    Interval,
     Value,
     bounded,
     common,
@@ -64,6 +65,8 @@ def taken(value: Value, letter: str, what: str) -> Value:
     kind = value.type
     if letter == "a":
         return value
+    if isinstance(kind, Interval):
+        raise UnsupportedError(f"cannot call {what} with {kind} in this process. Run the statement on Spark.")
     if letter == "n":
         if is_null(kind):
             return cast(value, t.Double())
@@ -226,7 +229,7 @@ def _whole(name: str) -> Make:
 
 def _same_number(name: str) -> Make:
     def make(values: list[Value]) -> Value:
-        value = taken(values[0], "n", name)
+        value = values[0] if isinstance(values[0].type, Interval) else taken(values[0], "n", name)
         return Value(f"{name}({value.text})", value.type)
 
     return make
@@ -605,6 +608,8 @@ def common_elements(array: Value, items: Sequence[Value], what: str) -> tuple[t.
         mixed = isinstance(value.type, TEXTS) != isinstance(element, TEXTS)
         if what != "array_contains" and isinstance(value.type, t.Decimal) != isinstance(element, t.Decimal):
             mixed = True
+        if isinstance(value.type, Interval) and isinstance(element, Interval):
+            mixed = value.type != element.with_nullable(True)
         if mixed and not is_null(element):
             raise InvalidInputError(
                 f"cannot call {what}: {array.name} is {array.type}, and {value.name} is {value.type}. CAST one of them."
@@ -646,7 +651,7 @@ def _sort_array(values: list[Value]) -> Value:
 
 
 def _sequence(values: list[Value]) -> Value:
-    kind = common(values, "call sequence")
+    kind = common(values[:2], "call sequence")
     if not isinstance(kind, WHOLE):
         raise UnsupportedError("cannot call sequence of dates in this process. Run the statement on Spark.")
     a, b = to(values[0], t.BigInt()), to(values[1], t.BigInt())
@@ -696,7 +701,7 @@ def _map_part(name: str, text: str) -> tuple[str, Function]:
 
 
 def _hex(values: list[Value]) -> Value:
-    value = values[0]
+    value = values[0] if not isinstance(values[0].type, Interval) else taken(values[0], "s", "hex")
     if isinstance(value.type, WHOLE):
         return Value(f"printf('%X', CAST({value.text} AS BIGINT))", t.string())
     return Value(f"hex({value.text})", t.string())
@@ -715,7 +720,9 @@ def _sha2(values: list[Value]) -> Value:
 
 
 def _typeof(values: list[Value]) -> Value:
-    return Value(string(type_name(values[0].type)), t.string())
+    name = string(type_name(values[0].type))
+    # an aggregate stays in the text, since it makes one row of a group
+    return Value(f"CASE WHEN TRUE THEN {name} ELSE CAST({values[0].text} AS VARCHAR) END", t.string())
 
 
 def type_name(kind: t.DataType) -> str:
@@ -735,6 +742,8 @@ def type_name(kind: t.DataType) -> str:
             return "timestamp"
         case t.VarBinary() | t.Binary():
             return "binary"
+        case Interval():
+            return str(kind).lower()
         case _ if is_null(kind):
             return "void"
     if isinstance(kind, TEXTS):
@@ -904,6 +913,8 @@ def _over(name: str, *arguments: str) -> str:
 
 
 def _sum(values: list[Value]) -> Value:
+    if isinstance(values[0].type, Interval):
+        return Value(f"CAST({_over('sum', values[0].text)} AS BIGINT)", values[0].type)
     value = taken(values[0], "n", "sum")
     kind = value.type
     if isinstance(kind, WHOLE):
@@ -915,6 +926,10 @@ def _sum(values: list[Value]) -> Value:
 
 
 def _avg(values: list[Value]) -> Value:
+    if isinstance(values[0].type, Interval):
+        total, count = _over("sum", values[0].text), _over("count", values[0].text)
+        quotient = f"CAST(_quotient({total}, {count}::HUGEINT) AS BIGINT)"
+        return Value(f"CASE WHEN {count} > 0 THEN {quotient} END", Interval())
     value = taken(values[0], "n", "avg")
     if isinstance(value.type, t.Decimal):
         return divided(_over("sum", value.text), _over("count", value.text), value.type)

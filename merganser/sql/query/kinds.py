@@ -23,6 +23,34 @@ _PLAIN: Final = {
     Null: "INTEGER",
 }  # fmt: skip
 
+_FIELDS: Final = ("DAY", "HOUR", "MINUTE", "SECOND")
+
+
+@dataclass(frozen=True, slots=True)
+class Interval(t.DataType):
+    """INTERVAL DAY TO SECOND, and its parts such as INTERVAL DAY: the difference of two times.
+
+    Results of queries have it, columns of tables do not.
+
+    Attributes:
+        first, last: its fields, 0 for days to 3 for seconds.
+    """
+
+    first: int = 0
+    last: int = 3
+
+    def fields(self) -> str:
+        """Return `DAY TO SECOND`, or `DAY`."""
+        names = _FIELDS[self.first], _FIELDS[self.last]
+        return names[0] if self.first == self.last else " TO ".join(names)
+
+    def wider(self, other: Interval) -> Interval:
+        """Return the interval with the fields of two."""
+        return Interval(first=min(self.first, other.first), last=max(self.last, other.last))
+
+    def __str__(self) -> str:
+        return f"INTERVAL {self.fields()}"
+
 
 @dataclass(frozen=True)
 class Value:
@@ -76,6 +104,8 @@ def duck(kind: t.DataType) -> str:
             return f"MAP({duck(kind.element)}, INTEGER)"
         case t.Row():
             return "STRUCT(" + ", ".join(f"{quoted(f.name)} {duck(f.type)}" for f in kind.fields) + ")"
+    if isinstance(kind, Interval):
+        return "BIGINT"  # its microseconds
     if type(kind) in _PLAIN:
         return _PLAIN[type(kind)]
     raise UnsupportedError(f"cannot compute with {kind} in this process. Run the statement on Spark.")
@@ -148,6 +178,8 @@ def wider_of(left: Value, right: Value) -> t.DataType | None:
     a, b = left.type.with_nullable(True), right.type.with_nullable(True)
     if is_null(a) or is_null(b):
         return b if is_null(a) else a
+    if isinstance(a, Interval) and isinstance(b, Interval):
+        return a.wider(b)
     if same(a, b):
         return a
     if isinstance(a, TEXTS) and isinstance(b, TEXTS):
@@ -184,7 +216,7 @@ def same(a: t.DataType, b: t.DataType) -> bool:
     """Return whether two types are one for DuckDB and for Spark."""
     if isinstance(a, TEXTS) and isinstance(b, TEXTS):
         return True
-    if isinstance(a, MOMENTS) and type(a) is type(b):
+    if isinstance(a, (Interval, *MOMENTS)) and type(a) is type(b):
         return True
     return a.with_nullable(True) == b.with_nullable(True)
 

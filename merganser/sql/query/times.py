@@ -9,7 +9,8 @@ from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.schema import types as t
 from merganser.sql.query.casts import arithmetic, cast, scaled, stable
 from merganser.sql.query.functions import Function, literal_text, parsed_time, part, taken, time_format
-from merganser.sql.query.kinds import MOMENTS, TEXTS, WHOLE, Value, duck, is_null, string
+from merganser.sql.query.intervals import MICROS, extracted_from
+from merganser.sql.query.kinds import MOMENTS, TEXTS, WHOLE, Interval, Value, duck, is_null, string
 
 _LTZ: Final = t.LocalZonedTimestamp(6)
 _SECONDS: Final = Value("'yyyy-MM-dd HH:mm:ss'", t.string(), is_text=True)
@@ -46,6 +47,8 @@ def extracted(unit: str, value: Value) -> Value:
     name = next((name for name, words in _PARTS.items() if unit.upper() in words), None)
     if name is None:
         raise InvalidInputError(f"cannot extract {unit} from {value.name}: there is no such part of a time.")
+    if isinstance(value.type, Interval):
+        return extracted_from(name, value)
     if name != "second":
         return part(name, value)
     moment = cast(taken(value, "m", "extract"), t.Timestamp(6)).text
@@ -80,6 +83,50 @@ def difference(unit: str, start: Value, end: Value) -> Value:
     else:
         raise InvalidInputError(f"cannot count '{unit}': it is no unit of time.")
     return Value(f"CAST({text} AS BIGINT)", t.BigInt(), name)
+
+
+def subtracted(left: Value, right: Value, *, tries: bool = False) -> Value | None:
+    """Return the difference of two times as an interval; None if the sides are no times.
+
+    It is that of the wall clocks. Text and NULL take the type of the other side.
+
+    Args:
+        tries: text that is no time is null, not an error.
+    """
+    a, b = left.type, right.type
+    times = (t.Date, *MOMENTS)
+    if not isinstance(a, times) and not isinstance(b, times):
+        return None
+    if not all(isinstance(kind, (*times, *TEXTS)) or is_null(kind) for kind in (a, b)):
+        return None
+    name = f"({left.name} - {right.name})"
+    if not any(isinstance(kind, MOMENTS) for kind in (a, b)):
+        days = " - ".join(cast(value, t.Date(), tries=tries).text for value in (left, right))
+        return Value(f"(CAST({days} AS BIGINT) * {MICROS[0]})", Interval(last=0), name)
+    zoned = any(isinstance(kind, t.LocalZonedTimestamp) for kind in (a, b))
+    walls = [
+        cast(cast(value, _LTZ, tries=tries), t.Timestamp(6))
+        if zoned and not isinstance(value.type, t.Timestamp)
+        else cast(value, t.Timestamp(6), tries=tries)
+        for value in (left, right)
+    ]
+    return Value(f"({' - '.join(f'epoch_us({wall.text})' for wall in walls)})", Interval(), name)
+
+
+def moved(op: str, moment: Value, interval: Value) -> Value:
+    """Return a date or a time plus or minus an interval. Days are counted by the wall clock, the rest is not."""
+    kind, n = moment.type, interval.text
+    name = f"{moment.name} {op} {interval.name}"
+    if isinstance(kind, t.Date) and isinstance(interval.type, Interval) and interval.type.last == 0:
+        days = f"extractansiintervaldays({interval.name})"
+        name = f"date_add({moment.name}, {days if op == '+' else f'(- {days})'})"
+        return Value(f"({moment.text} {op} CAST({n} // {MICROS[0]} AS INTEGER))", kind, name)
+    if isinstance(kind, t.Timestamp):
+        return Value(f"({moment.text} {op} to_microseconds({n}))", kind, name)
+    sign = "-" if op == "-" else ""
+    days = f"to_days(CAST({sign}({n} // {MICROS[0]}) AS INTEGER))"
+    text = f"(_moved({cast(moment, _LTZ).text}, {days}) {op} to_microseconds({n} % {MICROS[0]}))"
+    return Value(text, _LTZ, name)
 
 
 def _date_part(values: list[Value]) -> Value:
@@ -146,6 +193,8 @@ def _tried(op: str) -> Callable[[list[Value]], Value]:
 
     def make(values: list[Value]) -> Value:
         left, right = values
+        if op == "-" and (found := subtracted(left, right, tries=True)) is not None:
+            return found
         if isinstance(left.type, t.Date) and isinstance(right.type, WHOLE) and op in "+-":
             kind: t.DataType = t.Date()
             sides = [left, cast(right, t.Int())]

@@ -178,6 +178,8 @@ def test_text_becomes_one_plain_form(text, printed):
         ("frobnicate(k) = 1", ["'frobnicate'", "Supported"]),
         ("TRY_CAST(k AS INT) = 1", ["TRY_CAST", "use CAST"]),
         ("name LIKE amount", ["LIKE", "string literal"]),
+        ("name LIKE ANY ('a') ESCAPE '!'", ["list of patterns", "without ESCAPE"]),
+        ("current_date - DATE '2026-01-01' > INTERVAL 1 DAY", ["no differences of times", "INTERVAL", "datediff"]),
         ("name RLIKE '('", ["RLIKE", "'('"]),
         ("name LIKE 'a\\\\b'", ["LIKE", "escape", "character 2"]),
         ("k LIKE 'a'", ["'k'", "BIGINT", "not text"]),

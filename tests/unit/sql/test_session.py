@@ -249,6 +249,12 @@ def test_what_duckdb_would_compute_otherwise_is_refused(session: Session) -> Non
     ):
         with pytest.raises(UnsupportedError, match="in this process"):
             session.sql(text)
+    for text in (
+        "CREATE TABLE gaps AS SELECT DATE '2026-01-02' - DATE '2026-01-01' AS gap",
+        "CREATE TABLE gaps AS SELECT NULL gap",
+    ):
+        with pytest.raises(UnsupportedError, match=r"'gap' of the query is (INTERVAL DAY|NULL).*CAST it"):
+            session.sql(text)
     rows = session.sql("SELECT array_append(CAST(NULL AS ARRAY<INT>), 1) AS a, array_prepend(array(2), 1) AS b")
     assert rows.to_pylist() == [{"a": None, "b": [1, 2]}]
 
