@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -100,15 +100,18 @@ def roll_back(table: TableDef, env: Env, *, snapshot: int | None = None, tag: st
         )
     before = as_of(table, env, target.schema_id).schema
     check_values(with_key_of(now, env, target), env, target, before=before, what=what)
-    number = _number_before(reader, state) if table.bucket > 0 else None
+
+    def set_number_before() -> None:
+        number = _number_before(reader, state) if table.bucket > 0 else None
+        if number is not None:
+            set_buckets(table, env, number, rescale=0)
+
     with contextlib.ExitStack() as guards:
         if tag is not None:  # which keeps the files itself
             _put_back(reader.snapshots, target, table)
         else:
             guards.enter_context(guarded(table, env, target))
-        if number is not None:
-            set_buckets(table, env, number, rescale=0)
-        take_back(table, env, target)
+        take_back(table, env, target, set_number_before)
     if may_differ(now.schema):
         restore_schema(table, env)
     _tell_waiting(with_key_of(now, env, target), state)
@@ -175,11 +178,16 @@ def guarded(table: TableDef, env: Env, target: Snapshot) -> Iterator[None]:
             tags.delete(name)
 
 
-def take_back(table: TableDef, env: Env, target: Snapshot) -> None:
-    """Remove everything later than a snapshot whose files a tag keeps; steps 3 to 7."""
+def take_back(table: TableDef, env: Env, target: Snapshot, before: Callable[[], None] = lambda: None) -> None:
+    """Remove everything later than a snapshot whose files a tag keeps; steps 3 to 7.
+
+    Args:
+        before: is called before each removal of what others have committed.
+    """
     store = SnapshotStore(table.paths, env, table.name)
     for attempt in REREAD.each():
         later = [number for number in store.ids() if number > target.id]
+        before()
         _remove_later(table, env, target, later)
         if not any(number > target.id for number in store.ids()):
             break

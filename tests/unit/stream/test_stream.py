@@ -181,6 +181,24 @@ def test_a_reader_goes_on_from_changelogs_that_outlive_snapshots(tmp_path: Path)
     assert _plans(stream) == [[("+I", 1, v)] for v in range(1, 5)]
 
 
+def test_a_hole_in_what_is_kept_is_an_error_and_no_end(tmp_path: Path) -> None:
+    """Other engines may leave one, such as by a fast-forward."""
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    options = {"bucket": "1", "changelog-producer": "input", "snapshot.num-retained.max": "50"}
+    options |= {"changelog.num-retained.max": "60", "write-only": "true"}
+    table = catalog.create_table("db.t", {"k": "INT", "v": "INT"}, primary_key=["k"], options=options)
+    for v in range(1, 6):
+        _write(table, (1, v))
+    table.expire(retain_max=1, retain_min=1)
+    for number in (2, 3):
+        (tmp_path / "db.db" / "t" / "changelog" / f"changelog-{number}").unlink()
+    stream = table.stream("from-snapshot", follow=False, **{"scan.snapshot-id": "1"})
+    assert _plans([next(stream)]) == [[("+I", 1, 1)]]
+    with pytest.raises(mg.errors.ExpiredError, match=r"from snapshot 4 on\. 2 snapshots have expired"):
+        next(stream)
+
+
 @pytest.mark.parametrize("again", [0, 1, 3])
 def test_a_reader_notices_a_rollback_behind_it(table: mg.Table, again: int) -> None:
     for v in (1, 2, 3):

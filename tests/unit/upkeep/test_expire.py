@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -12,15 +13,18 @@ import pytest
 
 import merganser as mg
 from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError, UnsupportedError
+from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.refs import Tag, TagStore
 from merganser.scan.split import What
 from merganser.storage.protocol import Storage
 from merganser.stream.batches import UNLIMITED, TableBatches
 from merganser.testing.builders import catalog_over, contents, memory_with
+from merganser.upkeep import expire_snapshots
 from merganser.upkeep.tags import drop_listed_tag
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "tables"
 FUTURE = "2100-01-01"
+KEPT = {"snapshot.num-retained.max": "50", "write-only": "true"}
 _names = itertools.count()
 
 
@@ -462,6 +466,29 @@ def test_a_table_whose_changelogs_outlive_their_snapshots_is_sound(producer: str
     assert table.check() == ()
     assert table.changes(1).to_pylist() == published
     assert table.remove_orphans(older_than=FUTURE) == ()
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_changelogs_of_snapshots_that_a_rollback_removes_meanwhile_are_no_changes(
+    stops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, _ = table_of({"changelog-producer": "input", "changelog.num-retained.max": "60", **KEPT})
+    for i in range(6):
+        write(table, v=str(i))
+    stream = table.stream("from-snapshot", follow=False, **{"scan.snapshot-id": "1"})
+    copied = expire_snapshots._Run._keep_changelogs
+
+    def overtaken(run: expire_snapshots._Run, gone: Any) -> None:
+        table.rollback(2)
+        copied(run, gone)
+        if stops:
+            raise InterruptedError
+
+    monkeypatch.setattr(expire_snapshots._Run, "_keep_changelogs", overtaken)
+    with pytest.raises(InterruptedError) if stops else contextlib.nullcontext():
+        table.expire(retain_max=1, older_than=FUTURE)
+    assert [row["v"] for plan in stream for row in plan.to_pylist()] == ["0", "1"]
+    assert stops or ChangelogStore(table.definition.paths, table.env).ids() == [1, 2]
 
 
 # orphans
