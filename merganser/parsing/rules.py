@@ -62,6 +62,7 @@ class Rules:
         binary_else: of columns that `binary` does not name.
         placing: columns that cannot get another type, since they place rows: messages advise none.
         places: whether the one column, if these are the rules of one, is among them.
+        lacking: whether parts of nested values may be null that are NOT NULL, as in rows of before they became so.
     """
 
     binary: str | Mapping[str, str] = BASE64_UNSAID
@@ -76,6 +77,7 @@ class Rules:
     binary_else: str = BASE64_UNSAID
     placing: frozenset[str] = frozenset()
     places: bool = False
+    lacking: bool = False
 
     def of(self, column: str) -> Rules:
         """Return the rules of one column: what was chosen by column is one for all there."""

@@ -18,11 +18,12 @@ from merganser.expr.times import instants, wall_clocks
 from merganser.parsing.cells import Cells
 from merganser.parsing.json_scan import NUMBER, TEXT, Bools, Ints
 from merganser.parsing.numbers import BEYOND, integers, trimmed
-from merganser.parsing.outcome import Read, whys
+from merganser.parsing.outcome import Read, spread, whys
 from merganser.parsing.rules import UNITS, Encoding, Rules
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, timestamp_unit
 from merganser.schema.limits import FIRST_DAY, LAST_DAY
+from merganser.schema.spans import spans
 
 _DAY: Final = 86_400
 _NANOS: Final = 1_000_000_000
@@ -53,6 +54,9 @@ def dates(cells: Cells, kind: t.Date, encoding: Encoding, rules: Rules) -> Read:
 
     Moments are dates if they are midnight: of the clock that is written, and instants in the time zone of the rules.
     """
+    plain = _by_arrow(cells, arrow_type(kind), size_min=10, size_max=10)
+    if plain is not None:
+        return plain
     n = len(cells.kinds)
     days, bad, beyond = np.zeros(n, np.int64), ~cells.empty, np.zeros(n, bool)
     counted = cells.kinds == NUMBER
@@ -141,6 +145,12 @@ def times(cells: Cells, kind: t.Time, encoding: Encoding, rules: Rules) -> Read:
 
 def timestamps(cells: Cells, kind: t.Timestamp | t.LocalZonedTimestamp, encoding: Encoding, rules: Rules) -> Read:
     """Return wall clocks or instants, as the column holds them."""
+    instant = isinstance(kind, t.LocalZonedTimestamp)
+    if kind.precision in (3, 6) and not (instant and encoding.form == "wall"):
+        end = b"Z" if instant else b""
+        plain = _by_arrow(cells, arrow_type(kind), size_min=19, colons=(13, 16), end=end)
+        if plain is not None:
+            return plain
     n = len(cells.kinds)
     seconds, nanos, bad = np.zeros(n, np.int64), np.zeros(n, np.int64), ~cells.empty
     no_unit, absolute, beyond, zero = (np.zeros(n, bool) for _ in range(4))
@@ -195,6 +205,44 @@ def timestamps(cells: Cells, kind: t.Timestamp | t.LocalZonedTimestamp, encoding
         otherwise=f"is no {name}",
     )
     return Read(values, bad, why)
+
+
+def _by_arrow(
+    cells: Cells, target: pa.DataType, *, size_min: int, size_max: int | None = None, colons: Sequence[int] = (),
+    end: bytes = b"",
+) -> Read | None:  # fmt: skip
+    """Return dates or timestamps that Arrow reads as this module does, ten times as fast; None if one may differ.
+
+    Arrow also takes clocks without minutes or seconds, offsets of more hours, and the year 0.
+
+    Args:
+        cells: null, or text.
+        target: of a unit that all digits of the column fill.
+        size_min, size_max: bytes of a text.
+        colons: positions of colons in each.
+        end: the last byte of each; b"" for any, since Arrow takes no zone where the type has none.
+    """
+    written = cells.kinds == TEXT
+    if not written.any() or not (written | cells.empty).all():
+        return None
+    texts = _whole(cells, written)
+    offsets, held = spans(texts)
+    starts, sizes = offsets[:-1], np.diff(offsets)
+    if sizes.min() < size_min or (size_max is not None and sizes.max() > size_max):
+        return None
+    if any((held[starts + at] != ord(":")).any() for at in colons):
+        return None
+    if end and (held[offsets[1:] - 1] != ord(end)).any():
+        return None
+    try:
+        values = texts.cast(target)
+    except pa.ArrowInvalid:
+        return None
+    days = pa.types.is_date(target)
+    first = FIRST_DAY if days else FIRST_DAY * _DAY * UNITS[target.unit]
+    if np.asarray(values.view(pa.int32() if days else pa.int64())).min() < first:
+        return None
+    return Read(spread(values, written), ~(written | cells.empty), "")
 
 
 def clock_texts(cells: Cells, unit: str) -> tuple[Bools, pa.Array]:

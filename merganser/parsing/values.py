@@ -282,7 +282,7 @@ def _arrays(given: Cells, kind: t.Array, encoding: Encoding, rules: Rules) -> Re
     inner = column(cells_of(found).filter(kept), kind.element, encoding.of("element"), rules)
     parents = found.parents[kept]
     wrong[parents[inner.bad]] = True
-    if not kind.element.nullable:
+    if not kind.element.nullable and not rules.lacking:
         wrong[parents[np.asarray(inner.values.is_null())]] = True
     counts = np.bincount(parents, minlength=len(texts))
     offsets = pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
@@ -297,7 +297,7 @@ def _maps(given: Cells, kind: t.Map, encoding: Encoding, rules: Rules) -> Read:
     keys = column(keys_given, kind.key, encoding.of("key"), rules)
     items = column(values_given, kind.value, encoding.of("value"), rules)
     lost = keys.bad | items.bad | np.asarray(keys.values.is_null())
-    if not kind.value.nullable:
+    if not kind.value.nullable and not rules.lacking:
         lost = lost | np.asarray(items.values.is_null())
     wrong[parents[lost]] = True
     good = ~wrong[parents] if len(parents) else np.zeros(0, bool)
@@ -366,7 +366,7 @@ def _rows(given: Cells, kind: t.Row, encoding: Encoding, rules: Rules) -> Read:
     for i, field in enumerate(kind.fields):
         inner = column(members.take(where[:, i]), field.type, encoding.of(field.name), rules)
         wrong = wrong | inner.bad
-        if not field.type.nullable:
+        if not field.type.nullable and not rules.lacking:
             wrong = wrong | np.asarray(inner.values.is_null())
         children.append(inner.values)
     values = pa.StructArray.from_arrays(children, fields=list(arrow_type(kind)), mask=pa.array(wrong))

@@ -1,0 +1,330 @@
+"""Rows with kinds <-> the keys and values of log records. No step looks at one row at a time.
+
+::
+
+    kind   value                                                              value in mode upsert
+    +I     {"before":null,"after":{"id":7,"state":"new"},"op":"c"}            the same
+    -U     {"before":{"id":7,...},"after":null,"op":"d","kind":"-U"}          no record
+    +U     {"before":null,"after":{"id":7,...},"op":"c","kind":"+U"}          the same
+    -D     {"before":{"id":7,...},"after":null,"op":"d"}                      none: a tombstone
+    key    {"id":7}, the primary key in its order; none if the table has no primary key
+
+This is what Flink's `debezium-json` writes; `kind` is ours, and readers of Debezium JSON skip it. Values are written as
+Flink's JSON format writes them (`codec.json_lines.FLINK`), so equal keys have equal bytes. Beyond Flink, each value of
+each type comes back exactly: NaN and the infinities are texts, a TIME keeps its milliseconds, a MULTISET is a map to
+counts, and a VARIANT is an object of its two binaries.
+
+Records are read by name. A record that another schema of the table wrote has null in the columns that it lacks, also in
+such as are NOT NULL now; columns that the schema lacks are skipped. A column that was renamed counts as another one,
+and values of another type are read as texts of change records are (`docs/cdc.md`, section "Values").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from merganser.cdc.batch import document
+from merganser.codec.json_lines import FLINK, joined, json_texts, literal, members
+from merganser.errors import FormatError
+from merganser.parsing.cells import Cells, utf8
+from merganser.parsing.json_scan import NULL, OBJECT, TEXT, Bools, Ints
+from merganser.parsing.outcome import spread
+from merganser.parsing.rules import PLAIN, Rules
+from merganser.parsing.values import column as read_column
+from merganser.schema import row_kind
+from merganser.schema import types as t
+from merganser.schema.arrow import nullable_schema, timestamp_unit
+from merganser.schema.spans import spans
+from merganser.schema.table_schema import TableSchema
+
+Mode = Literal["all", "upsert"]
+
+_HEADS: Final = ('{"before":null,"after":', '{"before":', '{"before":null,"after":', '{"before":')
+_TAILS: Final = (
+    ',"op":"c"}',
+    ',"after":null,"op":"d","kind":"-U"}',
+    ',"op":"c","kind":"+U"}',
+    ',"after":null,"op":"d"}',
+)
+"""What stands in front of the row and behind it, by kind."""
+_NO_KIND: Final = -1
+_MEMBERS: Final = ("before", "after", "op", "kind")
+_SHOWN_MAX: Final = 60
+_RULES: Final = Rules(binary="base64", lacking=True)
+_DIGITS: Final = {"ms": 3, "us": 6, "ns": 9}
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Log records of rows, in the order of the rows.
+
+    Attributes:
+        keys: the key of each record; None if the table has no primary key.
+        values: the value of each record; None for a tombstone.
+    """
+
+    keys: list[bytes] | None
+    values: list[bytes | None]
+
+
+def encode(rows: pa.Table, kinds: pa.Array | None, schema: TableSchema, mode: Mode) -> Records:
+    """Return the log records of rows.
+
+    Args:
+        rows: n rows of the columns of the schema, in their Arrow types.
+        kinds: int8[n]; None: all are +I.
+        schema: of the table.
+        mode: "all" writes a record for each row; "upsert", for tables with a primary key, drops rows of kind -U and
+            writes rows of kind -D as tombstones.
+
+    Returns:
+        As many records as rows remain.
+    """
+    assert mode == "all" or schema.keyed
+    found = Records([] if schema.keyed else None, [])
+    start = 0
+    for batch in rows.select(schema.names).combine_chunks().to_batches():
+        given = row_kind.inserts(len(batch)) if kinds is None else kinds.slice(start, len(batch))
+        start += len(batch)
+        part = _encoded(batch, np.asarray(given), schema, mode)
+        if found.keys is not None and part.keys is not None:
+            found.keys.extend(part.keys)
+        found.values.extend(part.values)
+    return found
+
+
+def _encoded(batch: pa.RecordBatch, kinds: npt.NDArray[np.int8], schema: TableSchema, mode: Mode) -> Records:
+    live = np.ones(len(kinds), bool)
+    if mode == "upsert":
+        kept = kinds != row_kind.UPDATE_BEFORE
+        if not kept.all():
+            batch, kinds = batch.filter(pa.array(kept)), kinds[kept]
+        live = kinds != row_kind.DELETE
+    texts = {name: json_texts(column, FLINK) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+    keys = None
+    if schema.keyed:
+        key = members(schema.primary_keys, [texts[name] for name in schema.primary_keys])
+        keys = _listed(joined(key))
+    if not live.all():
+        at = pa.array(live)
+        texts, kinds = {name: column.filter(at) for name, column in texts.items()}, kinds[live]
+    row = members(list(texts), list(texts.values()))
+    values = joined([_by_kind(_HEADS, kinds), *row, _by_kind(_TAILS, kinds)]) if len(kinds) else _NO_TEXTS
+    return Records(keys, _listed(spread(values, live)))
+
+
+_NO_TEXTS: Final = pa.array([], pa.large_string())
+
+
+def _by_kind(texts: Sequence[str], kinds: npt.NDArray[np.int8]) -> pa.Array | pa.Scalar:
+    if (kinds == kinds[0]).all():
+        return literal(texts[kinds[0]])
+    return pa.array(texts, pa.large_string()).take(pa.array(kinds))
+
+
+def _listed(texts: pa.Array) -> list[Any]:
+    """Return texts as bytes, None for null."""
+    found: list[Any] = texts.cast(pa.large_binary()).to_pylist()
+    return found
+
+
+def decode(
+    keys: Sequence[bytes | None] | None,
+    values: Sequence[bytes | None],
+    schema: TableSchema,
+    columns: Sequence[str] | None = None,
+) -> tuple[pa.Table, pa.Array]:
+    """Return the rows of log records and their kinds.
+
+    Args:
+        keys: the key of each record, which only those of tombstones are read of; None: there are none.
+        values: the value of each record, together below 2 GiB; None: a tombstone, which gives -D with the columns of
+            the primary key alone, and null in all others.
+        schema: the schema to read with; see the module for records of other schemas.
+        columns: names of the columns to return; None: all.
+
+    Returns:
+        A row for each record: the columns in the Arrow types of the schema, each nullable; and int8[n].
+
+    Raises:
+        FormatError: a record is damaged, or is not of this format. `context` has `record`, its position counted from 0,
+            and, if a value does not fit, `column`. No row of the call is returned.
+    """
+    fields = [schema.field(name) for name in (schema.names if columns is None else columns)]
+    names = tuple(field.name for field in fields)
+    texts = _texts_of(values, "value")
+    nothing = np.asarray(texts.is_null())
+    kinds, images = _peeled(texts)
+    found = document(images, names)
+    odd = (found.children.roots != OBJECT) & ~nothing
+    if odd.any():
+        kinds[odd], others = _opened(texts.filter(pa.array(odd)), np.flatnonzero(odd))
+        found = document(pc.replace_with_mask(images, pa.array(odd), others), names)
+    cells, where = found.cells, found.where
+    parts = {name: cells.take(where[:, i]) for i, name in enumerate(names)}
+    if nothing.any():
+        kinds[nothing] = row_kind.DELETE
+        for name, gone in _keys_of(keys, np.flatnonzero(nothing), schema).items():
+            if name in parts:
+                parts[name] = _laid_over(parts[name], gone, nothing)
+    read = [_column(parts[field.name], field, schema) for field in fields]
+    return pa.Table.from_arrays(read, schema=nullable_schema(fields)), pa.array(kinds)
+
+
+def _texts_of(held: Sequence[bytes | None], what: str) -> pa.Array:
+    """Return bytes as text, null for None."""
+    texts, broken = utf8(pa.array(held, pa.binary()))
+    if broken.any():
+        record = int(np.argmax(broken))
+        raise _damaged(record, f"its {what} is not UTF-8: {held[record]!r:.{_SHOWN_MAX}}")
+    return texts
+
+
+def _peeled(texts: pa.Array) -> tuple[npt.NDArray[np.int8], pa.Array]:
+    """Return the kinds of records that look like ours and the JSON of their rows, _NO_KIND and "" for others.
+
+    What stands between the two ends of such a record is its row if that is an object of JSON, whatever it holds.
+    """
+    kinds = np.full(len(texts), _NO_KIND, np.int8)
+    for kind, (head, tail) in enumerate(zip(_HEADS, _TAILS, strict=True)):
+        if (kinds != _NO_KIND).all():
+            break
+        alike = pc.and_(pc.starts_with(texts, head), pc.ends_with(texts, tail)).fill_null(False)
+        kinds[np.asarray(alike) & (kinds == _NO_KIND)] = kind
+    offsets, held = spans(texts)
+    known = kinds != _NO_KIND
+    bounds = np.zeros(2 * len(texts), np.int32)
+    bounds[::2] = offsets[:-1] + np.where(known, _HEAD_SIZES[kinds], 0)
+    bounds[1::2] = np.where(known, offsets[1:] - _TAIL_SIZES[kinds], bounds[::2])
+    if not len(texts):
+        return kinds, pa.array([], pa.string())
+    pieces = pa.StringArray.from_buffers(len(bounds) - 1, pa.py_buffer(bounds), pa.py_buffer(held))
+    return kinds, pieces.take(pa.array(np.arange(0, len(bounds), 2)))
+
+
+_HEAD_SIZES: Final = np.array([len(text) for text in _HEADS], np.int32)
+_TAIL_SIZES: Final = np.array([len(text) for text in _TAILS], np.int32)
+
+
+def _opened(texts: pa.Array, record: Ints) -> tuple[npt.NDArray[np.int8], pa.Array]:
+    """Return the kinds of records that were not written by `encode`, and the JSON of their rows.
+
+    Args:
+        texts: of the records, without nulls.
+        record: their positions, for errors.
+    """
+    found = document(texts, _MEMBERS)
+    op, named = found.of("op"), found.of("kind")
+    added, removed = ((op.kinds == TEXT) & np.asarray(pc.equal(op.texts, text)) for text in ("c", "d"))
+    kinds = np.where(added, np.int8(row_kind.INSERT), np.int8(row_kind.DELETE))
+    said = np.asarray(pc.index_in(named.texts, value_set=pa.array(row_kind.SYMBOLS)).fill_null(_NO_KIND), dtype=np.int8)
+    agrees = (named.kinds == TEXT) & (said != _NO_KIND) & (np.isin(said, row_kind.RETRACTIONS) == removed)
+    image = Cells(
+        np.where(added, found.kinds("after"), found.kinds("before")),
+        pc.if_else(pa.array(added), found.of("after").texts, found.of("before").texts),
+    )
+    for wrong, why in (
+        (found.children.roots != OBJECT, "its value is no object of JSON"),
+        (~added & ~removed, "its 'op' is neither 'c' nor 'd'"),
+        (~agrees & (named.kinds > NULL), "its 'kind' is none that its 'op' may have"),
+        (added & (image.kinds != OBJECT), "its 'after' is no object"),
+        (image.kinds != OBJECT, "its 'before' is no object"),
+    ):
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            raise _damaged(int(record[first]), f"{why}: {texts[first].as_py()!r:.{_SHOWN_MAX}}")
+    return np.where(agrees, said, kinds).astype(np.int8), image.texts
+
+
+def _keys_of(keys: Sequence[bytes | None] | None, record: Ints, schema: TableSchema) -> dict[str, Cells]:
+    """Return the cells of the primary key of tombstones by name.
+
+    Args:
+        keys: of all records.
+        record: positions of the tombstones.
+    """
+    if keys is None or not schema.keyed:
+        raise _damaged(int(record[0]), "it has no value, and the table no primary key that would say which row is gone")
+    held = [keys[i] for i in record.tolist()]
+    lacking = [i for i, key in zip(record.tolist(), held, strict=True) if key is None]
+    if lacking:
+        raise _damaged(lacking[0], "it has neither a key nor a value")
+    texts, broken = utf8(pa.array(held, pa.binary()))
+    found = document(texts.fill_null(""), schema.primary_keys)
+    parts = {name: found.of(name) for name in schema.primary_keys}
+    broken = broken | (found.children.roots != OBJECT)
+    for cells in parts.values():
+        broken |= cells.empty
+    if broken.any():
+        first = int(np.argmax(broken))
+        columns = ", ".join(f"'{name}'" for name in schema.primary_keys)
+        raise _damaged(int(record[first]), f"its key is no object that has {columns}: {held[first]!r:.{_SHOWN_MAX}}")
+    return parts
+
+
+def _laid_over(below: Cells, above: Cells, at: Bools) -> Cells:
+    """Return cells, others at the places that a mask names."""
+    kinds = below.kinds.copy()
+    kinds[at] = above.kinds
+    return Cells(kinds, pc.replace_with_mask(below.texts, pa.array(at), above.texts))
+
+
+def _column(cells: Cells, field: t.Field, schema: TableSchema) -> pa.Array:
+    found = read_column(cells, _widest(field.type), PLAIN, _RULES)
+    if found.bad.any():
+        record = int(np.argmax(found.bad))
+        why = found.why if isinstance(found.why, str) else found.why[record].as_py()
+        shown = f"{cells.texts[record].as_py()!r:.{_SHOWN_MAX}}"
+        raise _damaged(record, f"the value {shown} of column '{field.name}' {why}", field.name)
+    if field.name in schema.primary_keys and found.values.null_count:
+        record = int(np.argmax(np.asarray(found.values.is_null())))
+        raise _damaged(record, f"its row lacks '{field.name}', a column of the primary key", field.name)
+    return found.values
+
+
+@lru_cache(maxsize=1024)
+def _widest(kind: t.DataType) -> t.DataType:
+    """Return the type whose values are all that the Arrow type of another one holds, made of types that can be read.
+
+    A longer text, or more digits, may be there from before the type was changed.
+    """
+    match kind:
+        case t.Char() | t.VarChar():
+            return t.VarChar(nullable=kind.nullable)
+        case t.Binary() | t.VarBinary():
+            return t.VarBinary(nullable=kind.nullable)
+        case t.Time():
+            return replace(kind, precision=3)
+        case t.Timestamp() | t.LocalZonedTimestamp():
+            return replace(kind, precision=_DIGITS[timestamp_unit(kind.precision)])
+        case t.Array():
+            return replace(kind, element=_widest(kind.element))
+        case t.Map():
+            return replace(kind, key=_widest(kind.key), value=_widest(kind.value))
+        case t.Multiset():
+            return t.Map(nullable=kind.nullable, key=_widest(kind.element), value=t.Int(nullable=False))
+        case t.Row():
+            fields = tuple(replace(field, type=_widest(field.type)) for field in kind.fields)
+            return replace(kind, fields=fields)
+        case t.Variant():
+            parts = tuple(t.Field(i, name, t.VarBinary(nullable=False)) for i, name in enumerate(("value", "metadata")))
+            return t.Row(nullable=kind.nullable, fields=parts)
+    return kind
+
+
+def _damaged(record: int, why: str, column: str | None = None) -> FormatError:
+    context = {} if column is None else {"column": column}
+    return FormatError(
+        f"cannot read record {record} of a part of the log: {why}. No row of this part was returned. "
+        "Start the reader behind the record, or at the newest snapshot.",
+        record=record,
+        **context,
+    )
