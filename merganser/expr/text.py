@@ -47,8 +47,9 @@ _SUPPORTED: Final = (
     "Supported are columns, literals, = <> < <= > >= <=>, AND, OR, NOT, IS NULL, IN, BETWEEN, LIKE, ILIKE, LIKE ANY, "
     "LIKE ALL, RLIKE, + - * / % DIV, ||, CASE, CAST, INTERVAL, coalesce, if, nullif, concat, lower, upper, trim, "
     "length, substring, abs, round, floor, ceil, startswith, endswith, contains, current_date, current_timestamp, "
-    "localtimestamp, now, to_date, to_timestamp, date_add, date_sub, datediff, add_months, last_day, make_date, date_trunc, trunc, "
-    "extract, year, quarter, month, day, hour, minute, second, dayofweek, dayofyear and weekofyear."
+    "localtimestamp, now, to_date, to_timestamp, date_add, date_sub, datediff, add_months, last_day, make_date, "
+    "date_trunc, trunc, extract, year, quarter, month, day, hour, minute, second, dayofweek, dayofyear and "
+    "weekofyear."
 )
 _COMPARISONS: Final = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
