@@ -98,6 +98,8 @@ class Line:
             earliest = oldest_changes(self._table, self._env) or latest
             if earliest > number:
                 raise self._expired(number, earliest)
+            if self.there(number) is None:  # there are older changes, and later ones
+                raise self._expired(number, self._next_kept(number))
         if latest is None:
             check_is_there(self._table, self._env, None, f"cannot follow '{self._table.name}'")
         else:
@@ -106,7 +108,13 @@ class Line:
 
     def there(self, number: int) -> Snapshot | None:
         """Return a snapshot, or its changelog if it has expired; None if nothing of it is there."""
-        return self._store.get(number) or ChangelogStore(self._table.paths, self._env).get(number)
+        found = self._store.get(number)
+        if found is None and (kept := ChangelogStore(self._table.paths, self._env).get(number)) is not None:
+            hint = self._store.latest_hint()
+            if hint is None or hint < number:
+                hint = self._store.latest_id() or 0
+            found = kept if hint >= number else None  # else a rollback overtook the expiry that wrote it
+        return found
 
     def kept(self, number: int) -> Snapshot:
         """Return a snapshot that is there, or whose changelog is.
@@ -184,6 +192,11 @@ class Line:
             snapshot=number,
             earliest=earliest,
         )
+
+    def _next_kept(self, number: int) -> int:
+        """Return the first snapshot above one of which the changes are kept."""
+        ids = [*self._store.ids(), *ChangelogStore(self._table.paths, self._env).ids()]
+        return min((each for each in ids if each > number), default=number + 1)
 
     @property
     def _without_consumer(self) -> str:

@@ -380,6 +380,8 @@ class _Run:
         if stood_still:
             self._remove(plan)
             return
+        if self.keeps_changelogs:  # the rollback may have removed those of later snapshots before they were written
+            ChangelogStore(self.table.paths, self.env).delete_above(self.store.latest_id() or 0)
         _log.warning(
             "'%s' was rolled back, or others let more expire, while snapshots expired: their files were kept",
             self.table.name,
