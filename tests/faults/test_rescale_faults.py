@@ -81,3 +81,17 @@ def test_a_rescale_inside_a_commit_leaves_no_partition_that_nobody_can_add_to(pa
         assert table.read(where=f"p = '{partition}' and v >= 2").count() == 5, call
         assert table.check() == (), call
     assert call > 15
+
+
+def test_a_rollback_that_takes_back_a_rescale_which_comes_in_the_middle_of_it_leaves_the_table_writable() -> None:
+    files = _base()
+    for call in itertools.count(1):
+        storage = memory_with(files, f"rescale-fault-{next(_names)}")
+        interrupted = Interrupted(storage, call, lambda inner: catalog_over(inner).table("db.t").rescale(8))
+        catalog_over(interrupted).table("db.t").rollback(2)
+        if interrupted.left > 0:
+            break
+        table = catalog_over(storage).table("db.t")
+        table.write([{"p": "a", "k": 1, "v": 5}])
+        assert table.check() == (), call
+    assert call > 20
