@@ -382,10 +382,8 @@ def _snapshots(table: TableDef, env: Env, source: Published, *, changelog: bool)
     for number, one in zip(ids, env.fetch(store.get, ids), strict=True):
         kept = one if one is not None else changelogs.get(number) if outlive else None
         if kept is None:
-            kept_ids = changelogs.ids()[:1] if outlive else []
-            raise _expired(
-                table, number, min((i for i in (store.earliest_id(), *kept_ids) if i is not None), default=end)
-            )
+            there = [*store.ids(), *(changelogs.ids() if outlive else [])]
+            raise _expired(table, number, min((each for each in there if each > number), default=end))
         found.append(kept)
     check_key(table, env, found, f"cannot read the changes of '{name}'")
     return found, end

@@ -197,6 +197,8 @@ def test_a_hole_in_what_is_kept_is_an_error_and_no_end(tmp_path: Path) -> None:
     assert _plans([next(stream)]) == [[("+I", 1, 1)]]
     with pytest.raises(mg.errors.ExpiredError, match=r"from snapshot 4 on\. 2 snapshots have expired"):
         next(stream)
+    with pytest.raises(mg.errors.ExpiredError, match="from snapshot 4 on"):
+        table.changes(1).to_arrow()
 
 
 @pytest.mark.parametrize("again", [0, 1, 3])
