@@ -45,6 +45,16 @@ def check_stands(reader: MetaReader, stored: Snapshot, live: LiveFiles, before: 
     _check_not_overtaken(reader, stored, live)
 
 
+def check_hint(reader: MetaReader, stored: Snapshot) -> None:
+    """Move the hint back if a rollback to the snapshot below removed a new snapshot before its writer moved the hint.
+
+    The commit was made then, and taken back. Best effort, as the move of the hint. Time: one look if all is well.
+    """
+    with contextlib.suppress(StorageError):
+        if not reader.env.storage.exists(reader.paths.snapshot(stored.id)):
+            reader.snapshots.set_latest_hint(max(reader.snapshots.ids(), default=0))
+
+
 def withdraw(reader: MetaReader, stored: Snapshot, before: Snapshot | None, why: str, *, may_stay: bool) -> None:
     """Remove a new snapshot. A writer that commits on top meanwhile finds the one below missing, and removes its own.
 

@@ -69,7 +69,7 @@ from merganser.commit.conflict import (
 from merganser.commit.history import History
 from merganser.commit.message import CommitMessage
 from merganser.commit.metadata_files import MetadataFiles
-from merganser.commit.standing import check_stands, known_of, withdraw
+from merganser.commit.standing import check_hint, check_stands, known_of, withdraw
 from merganser.commit.steps import CommitStep, Steps
 from merganser.commit.turns import Attempts, Turn, take_turn
 from merganser.errors import (
@@ -582,12 +582,13 @@ class TableCommit:
         """
         store, before = self.reader.snapshots, state.snapshot
         stored, moves = self.env.beside(partial(store.create, snapshot), partial(store.hint_may_move, snapshot.id))
-        # The hint moves before the check: a rollback between the two, which has moved the hint back, is then found, and
-        # the hint moves back once more. After the check nobody would find it, and the hint would name what is gone.
+        # The hint moves before the checks: a rollback between the two, which has moved the hint back, is then found, and
+        # the hint moves back once more. After them nobody would find it, and the hint would name what is gone.
         if moves:
             store.write_latest_hint(stored.id)
         self.env.beside(
             partial(check_stands, self.reader, stored, live, before),
+            partial(check_hint, self.reader, stored),
             partial(self._check_not_altered, stored, state, change),
         )
         if stored.delta_manifest_list == snapshot.delta_manifest_list:

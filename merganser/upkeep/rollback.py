@@ -101,8 +101,8 @@ def roll_back(table: TableDef, env: Env, *, snapshot: int | None = None, tag: st
     before = as_of(table, env, target.schema_id).schema
     check_values(with_key_of(now, env, target), env, target, before=before, what=what)
 
-    def set_number_before() -> None:
-        number = _number_before(reader, state) if table.bucket > 0 else None
+    def set_number_before(newest: int) -> None:
+        number = _number_before(reader, state, newest) if table.bucket > 0 else None
         if number is not None:
             set_buckets(table, env, number, rescale=0)
 
@@ -138,15 +138,17 @@ def _tell_waiting(table: TableDef, state: TableState) -> None:
         )
 
 
-def _number_before(reader: MetaReader, state: TableState) -> int | None:
+def _number_before(reader: MetaReader, state: TableState, newest_id: int) -> int | None:
     """Return what `bucket` was in a state with rows, if rescales that came later are taken back; None: none are.
 
     It is the number of the last rescale before, or that of the schema of the state.
+
+    Args:
+        newest_id: of the newest snapshot.
     """
     assert state.snapshot is not None
     try:
-        there = reader.snapshots.latest_id()
-        newest = None if there is None else reader.snapshots.get(there)  # without a warning of what it ends
+        newest = reader.snapshots.get(newest_id)
     except FormatError:  # a rollback is the remedy for that
         return None
     if not state.live.totals or newest is None or last_rescale(newest) <= state.snapshot.id:
@@ -178,16 +180,17 @@ def guarded(table: TableDef, env: Env, target: Snapshot) -> Iterator[None]:
             tags.delete(name)
 
 
-def take_back(table: TableDef, env: Env, target: Snapshot, before: Callable[[], None] = lambda: None) -> None:
+def take_back(table: TableDef, env: Env, target: Snapshot, before: Callable[[int], None] = lambda _: None) -> None:
     """Remove everything later than a snapshot whose files a tag keeps; steps 3 to 7.
 
     Args:
-        before: is called before each removal of what others have committed.
+        before: is called with the newest snapshot before each removal.
     """
     store = SnapshotStore(table.paths, env, table.name)
     for attempt in REREAD.each():
         later = [number for number in store.ids() if number > target.id]
-        before()
+        if later:
+            before(later[-1])
         _remove_later(table, env, target, later)
         if not any(number > target.id for number in store.ids()):
             break

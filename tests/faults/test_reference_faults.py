@@ -653,6 +653,25 @@ def test_a_snapshot_is_not_taken_for_another_attempt_of_the_same_commit(monkeypa
     assert found.check() == ()
 
 
+def test_a_rollback_to_the_snapshot_below_that_comes_before_the_hint_leaves_the_table_writable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = _table()
+    write_hint = SnapshotStore.write_latest_hint
+
+    def late(store: SnapshotStore, number: int) -> None:
+        monkeypatch.setattr(SnapshotStore, "write_latest_hint", write_hint)
+        _again(table.env.storage).rollback(snapshot=4)
+        write_hint(store, number)
+
+    monkeypatch.setattr(SnapshotStore, "write_latest_hint", late)
+    table.write([_state(100, "taken back")])
+    other = _again(table.env.storage)
+    assert _rows(other) == STATES[4]
+    assert other.check() == ()
+    other.write([_state(200, "later")])
+
+
 def test_a_state_is_not_carried_over_steps_of_another_history(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rollback and new commits, between a reader's look at the newest snapshot and at those before it."""
     table = _table()
