@@ -582,7 +582,7 @@ class TableCommit:
         """
         store, before = self.reader.snapshots, state.snapshot
         stored, moves = self.env.beside(partial(store.create, snapshot), partial(store.hint_may_move, snapshot.id))
-        # The hint moves before the checks: a rollback between the two, which has moved the hint back, is then found, and
+        # The hint moves before the checks: a rollback between them, which has moved the hint back, is then found, and
         # the hint moves back once more. After them nobody would find it, and the hint would name what is gone.
         if moves:
             store.write_latest_hint(stored.id)
