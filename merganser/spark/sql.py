@@ -305,7 +305,10 @@ class OnSpark:
 
     def _held(self, batches: Iterator[pa.RecordBatch], schema: s.StructType) -> DataFrame:
         """Return rows that the driver has."""
-        return self._spark.createDataFrame(pa.Table.from_batches(batches, arrow_schema_of(schema)), schema)
+        rows = pa.Table.from_batches(batches, arrow_schema_of(schema))
+        if not rows.num_rows:  # Spark takes no MAP or ROW column without a chunk
+            rows = rows.schema.empty_table()
+        return self._spark.createDataFrame(rows, schema)
 
     def result(self, state: State, relation: Relation) -> DataFrame:
         """Return the DataFrame."""

@@ -57,6 +57,11 @@ def test_system_tables_of_the_catalog(spark: SparkSession, session: Any, catalog
     assert session.sql("SELECT * FROM sys.all_table_options WHERE table_name = 'made'").count() == 1
 
 
+def test_an_empty_table_with_nested_columns_has_no_rows(session: Any) -> None:
+    session.sql("CREATE TABLE shop.nested (k INT, m MAP<STRING, INT>, r STRUCT<x: INT>)")
+    assert session.sql("SELECT * FROM shop.nested").collect() == []
+
+
 def test_tables_too_large_for_the_driver_are_read_and_changed_by_tasks(session: Any, with_tasks: None) -> None:
     session.sql(
         "CREATE TABLE t (id INT, v STRING, n DECIMAL(6, 2), PRIMARY KEY (id) NOT ENFORCED) WITH ('bucket' = '2')"
