@@ -21,7 +21,7 @@ and values of another type are read as texts of change records are (`docs/cdc.md
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, Literal
@@ -35,6 +35,8 @@ from merganser.cdc.batch import document
 from merganser.codec.json_lines import FLINK, joined, json_texts, literal, members
 from merganser.errors import FormatError
 from merganser.parsing.cells import Cells, utf8
+from merganser.parsing.cells import joined as joined_cells
+from merganser.parsing.json_layout import laid_out
 from merganser.parsing.json_scan import NULL, OBJECT, TEXT, Bools, Ints
 from merganser.parsing.outcome import spread
 from merganser.parsing.rules import PLAIN, Rules
@@ -58,6 +60,8 @@ _TAILS: Final = (
 _NO_KIND: Final = -1
 _MEMBERS: Final = ("before", "after", "op", "kind")
 _SHOWN_MAX: Final = 60
+_PART_ROWS: Final = 8_192
+"""Rows that are written or read at once: of some more, what is made of them no longer fits the caches."""
 _RULES: Final = Rules(binary="base64", lacking=True)
 _DIGITS: Final = {"ms": 3, "us": 6, "ns": 9}
 
@@ -91,7 +95,7 @@ def encode(rows: pa.Table, kinds: pa.Array | None, schema: TableSchema, mode: Mo
     assert mode == "all" or schema.keyed
     found = Records([] if schema.keyed else None, [])
     start = 0
-    for batch in rows.select(schema.names).combine_chunks().to_batches():
+    for batch in rows.select(schema.names).combine_chunks().to_batches(max_chunksize=_PART_ROWS):
         given = row_kind.inserts(len(batch)) if kinds is None else kinds.slice(start, len(batch))
         start += len(batch)
         part = _encoded(batch, np.asarray(given), schema, mode)
@@ -146,7 +150,7 @@ def decode(
 
     Args:
         keys: the key of each record, which only those of tombstones are read of; None: there are none.
-        values: the value of each record, together below 2 GiB; None: a tombstone, which gives -D with the columns of
+        values: the value of each record; None: a tombstone, which gives -D with the columns of
             the primary key alone, and null in all others.
         schema: the schema to read with; see the module for records of other schemas.
         columns: names of the columns to return; None: all.
@@ -159,32 +163,110 @@ def decode(
             and, if a value does not fit, `column`. No row of the call is returned.
     """
     fields = [schema.field(name) for name in (schema.names if columns is None else columns)]
+    parts, kinds = [], []
+    for start in range(0, len(values), _PART_ROWS):
+        end = start + _PART_ROWS
+        part = None if keys is None else keys[start:end]
+        found, their_kinds = _decoded(_Part(start, part, values[start:end]), schema, fields)
+        parts.append(found)
+        kinds.append(their_kinds)
+    if not parts:
+        return nullable_schema(fields).empty_table(), row_kind.inserts(0)
+    return pa.concat_tables(parts).combine_chunks(), pa.array(np.concatenate(kinds))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some of the records of a call, so many that what is made of them fits the caches.
+
+    Attributes:
+        start: position of the first.
+        keys, values: see `decode`.
+    """
+
+    start: int
+    keys: Sequence[bytes | None] | None
+    values: Sequence[bytes | None]
+
+    def damaged(self, record: int, why: str, column: str | None = None) -> FormatError:
+        """Return the error of a record.
+
+        Args:
+            record: its position in this part.
+            why: what is wrong with it.
+            column: the column whose value is wrong, if one is.
+        """
+        context = {} if column is None else {"column": column}
+        record += self.start
+        return FormatError(
+            f"cannot read record {record} of a part of the log: {why}. No row of this part was returned. "
+            "Start the reader behind the record, or at the newest snapshot.",
+            record=record,
+            **context,
+        )
+
+
+def _decoded(part: _Part, schema: TableSchema, fields: Sequence[t.Field]) -> tuple[pa.Table, npt.NDArray[np.int8]]:
     names = tuple(field.name for field in fields)
-    texts = _texts_of(values, "value")
+    texts = _texts_of(part)
     nothing = np.asarray(texts.is_null())
     kinds, images = _peeled(texts)
-    found = document(images, names)
-    odd = (found.children.roots != OBJECT) & ~nothing
-    if odd.any():
-        kinds[odd], others = _opened(texts.filter(pa.array(odd)), np.flatnonzero(odd))
-        found = document(pc.replace_with_mask(images, pa.array(odd), others), names)
-    cells, where = found.cells, found.where
-    parts = {name: cells.take(where[:, i]) for i, name in enumerate(names)}
+    flat = not any(t.is_nested(field.type) for field in schema.fields)
+    fits, laid = laid_out(images, schema.names if flat else (), names)
+    pieces = [(fits, laid)]
+    rest = ~fits & ~nothing
+    if rest.any():
+        at = pa.array(rest)
+        pieces.append((rest, _scanned(part, texts.filter(at), images.filter(at), np.flatnonzero(rest), kinds, names)))
     if nothing.any():
         kinds[nothing] = row_kind.DELETE
-        for name, gone in _keys_of(keys, np.flatnonzero(nothing), schema).items():
-            if name in parts:
-                parts[name] = _laid_over(parts[name], gone, nothing)
-    read = [_column(parts[field.name], field, schema) for field in fields]
-    return pa.Table.from_arrays(read, schema=nullable_schema(fields)), pa.array(kinds)
+        pieces.append((nothing, _keys_of(part, np.flatnonzero(nothing), schema)))
+    read = [_column(part, _together(pieces, field.name), field, schema) for field in fields]
+    return pa.Table.from_arrays(read, schema=nullable_schema(fields)), kinds
 
 
-def _texts_of(held: Sequence[bytes | None], what: str) -> pa.Array:
-    """Return bytes as text, null for None."""
-    texts, broken = utf8(pa.array(held, pa.binary()))
+def _together(pieces: Sequence[tuple[Bools, Mapping[str, Cells]]], name: str) -> Cells:
+    """Return the cells of a column in the order of the records, ABSENT in pieces that do not have it.
+
+    Args:
+        pieces: which records each has, and the cells of those; every record is in one.
+    """
+    given = [(np.flatnonzero(at), cells.get(name)) for at, cells in pieces if at.any()]
+    parts = [Cells.absent(len(at)) if cells is None else cells for at, cells in given]
+    if not parts:
+        return Cells.absent(0)
+    return (
+        parts[0] if len(parts) == 1 else joined_cells(parts).take(np.argsort(np.concatenate([at for at, _ in given])))
+    )
+
+
+def _scanned(
+    part: _Part, texts: pa.Array, images: pa.Array, record: Ints, kinds: npt.NDArray[np.int8], names: Sequence[str]
+) -> dict[str, Cells]:
+    """Return the columns of records in any form that JSON allows, and set those of their kinds that are not known.
+
+    Args:
+        part: the records, for errors.
+        texts: of those to read.
+        images: the rows of those, "" where they are not known.
+        record: the positions of those.
+        kinds: of all records.
+        names: of the columns.
+    """
+    found = document(images, names)
+    odd = found.children.roots != OBJECT
+    if odd.any():
+        kinds[record[odd]], others = _opened(part, texts.filter(pa.array(odd)), record[odd])
+        found = document(pc.replace_with_mask(images, pa.array(odd), others), names)
+    return {name: found.of(name) for name in names}
+
+
+def _texts_of(part: _Part) -> pa.Array:
+    """Return values as text, null for None."""
+    texts, broken = utf8(pa.array(part.values, pa.binary()))
     if broken.any():
         record = int(np.argmax(broken))
-        raise _damaged(record, f"its {what} is not UTF-8: {held[record]!r:.{_SHOWN_MAX}}")
+        raise part.damaged(record, f"its value is not UTF-8: {part.values[record]!r:.{_SHOWN_MAX}}")
     return texts
 
 
@@ -214,12 +296,13 @@ _HEAD_SIZES: Final = np.array([len(text) for text in _HEADS], np.int32)
 _TAIL_SIZES: Final = np.array([len(text) for text in _TAILS], np.int32)
 
 
-def _opened(texts: pa.Array, record: Ints) -> tuple[npt.NDArray[np.int8], pa.Array]:
+def _opened(part: _Part, texts: pa.Array, record: Ints) -> tuple[npt.NDArray[np.int8], pa.Array]:
     """Return the kinds of records that were not written by `encode`, and the JSON of their rows.
 
     Args:
-        texts: of the records, without nulls.
-        record: their positions, for errors.
+        part: the records, for errors.
+        texts: of those to read, without nulls.
+        record: the positions of those.
     """
     found = document(texts, _MEMBERS)
     op, named = found.of("op"), found.of("kind")
@@ -240,23 +323,27 @@ def _opened(texts: pa.Array, record: Ints) -> tuple[npt.NDArray[np.int8], pa.Arr
     ):
         if wrong.any():
             first = int(np.argmax(wrong))
-            raise _damaged(int(record[first]), f"{why}: {texts[first].as_py()!r:.{_SHOWN_MAX}}")
+            raise part.damaged(int(record[first]), f"{why}: {texts[first].as_py()!r:.{_SHOWN_MAX}}")
     return np.where(agrees, said, kinds).astype(np.int8), image.texts
 
 
-def _keys_of(keys: Sequence[bytes | None] | None, record: Ints, schema: TableSchema) -> dict[str, Cells]:
+def _keys_of(part: _Part, record: Ints, schema: TableSchema) -> dict[str, Cells]:
     """Return the cells of the primary key of tombstones by name.
 
     Args:
-        keys: of all records.
+        part: the records.
         record: positions of the tombstones.
+        schema: of the table.
     """
+    keys = part.keys
     if keys is None or not schema.keyed:
-        raise _damaged(int(record[0]), "it has no value, and the table no primary key that would say which row is gone")
+        raise part.damaged(
+            int(record[0]), "it has no value, and the table no primary key that would say which row is gone"
+        )
     held = [keys[i] for i in record.tolist()]
     lacking = [i for i, key in zip(record.tolist(), held, strict=True) if key is None]
     if lacking:
-        raise _damaged(lacking[0], "it has neither a key nor a value")
+        raise part.damaged(lacking[0], "it has neither a key nor a value")
     texts, broken = utf8(pa.array(held, pa.binary()))
     found = document(texts.fill_null(""), schema.primary_keys)
     parts = {name: found.of(name) for name in schema.primary_keys}
@@ -266,27 +353,22 @@ def _keys_of(keys: Sequence[bytes | None] | None, record: Ints, schema: TableSch
     if broken.any():
         first = int(np.argmax(broken))
         columns = ", ".join(f"'{name}'" for name in schema.primary_keys)
-        raise _damaged(int(record[first]), f"its key is no object that has {columns}: {held[first]!r:.{_SHOWN_MAX}}")
+        raise part.damaged(
+            int(record[first]), f"its key is no object that has {columns}: {held[first]!r:.{_SHOWN_MAX}}"
+        )
     return parts
 
 
-def _laid_over(below: Cells, above: Cells, at: Bools) -> Cells:
-    """Return cells, others at the places that a mask names."""
-    kinds = below.kinds.copy()
-    kinds[at] = above.kinds
-    return Cells(kinds, pc.replace_with_mask(below.texts, pa.array(at), above.texts))
-
-
-def _column(cells: Cells, field: t.Field, schema: TableSchema) -> pa.Array:
+def _column(part: _Part, cells: Cells, field: t.Field, schema: TableSchema) -> pa.Array:
     found = read_column(cells, _widest(field.type), PLAIN, _RULES)
     if found.bad.any():
         record = int(np.argmax(found.bad))
         why = found.why if isinstance(found.why, str) else found.why[record].as_py()
         shown = f"{cells.texts[record].as_py()!r:.{_SHOWN_MAX}}"
-        raise _damaged(record, f"the value {shown} of column '{field.name}' {why}", field.name)
+        raise part.damaged(record, f"the value {shown} of column '{field.name}' {why}", field.name)
     if field.name in schema.primary_keys and found.values.null_count:
         record = int(np.argmax(np.asarray(found.values.is_null())))
-        raise _damaged(record, f"its row lacks '{field.name}', a column of the primary key", field.name)
+        raise part.damaged(record, f"its row lacks '{field.name}', a column of the primary key", field.name)
     return found.values
 
 
@@ -318,13 +400,3 @@ def _widest(kind: t.DataType) -> t.DataType:
             parts = tuple(t.Field(i, name, t.VarBinary(nullable=False)) for i, name in enumerate(("value", "metadata")))
             return t.Row(nullable=kind.nullable, fields=parts)
     return kind
-
-
-def _damaged(record: int, why: str, column: str | None = None) -> FormatError:
-    context = {} if column is None else {"column": column}
-    return FormatError(
-        f"cannot read record {record} of a part of the log: {why}. No row of this part was returned. "
-        "Start the reader behind the record, or at the newest snapshot.",
-        record=record,
-        **context,
-    )

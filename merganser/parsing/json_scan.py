@@ -64,7 +64,8 @@ def _kinds_by_first_byte() -> Bytes:
     return kinds
 
 
-_KINDS: Final = _kinds_by_first_byte()
+KINDS: Final = _kinds_by_first_byte()
+"""The kind of a value by its first byte; NUMBER for what begins no value."""
 
 # What may stand between two tokens.
 _NOTHING, _STRING, _SCALAR, _OTHER = range(4)
@@ -270,11 +271,62 @@ class _Level:
     forms: Bytes
 
 
-class _Block:
-    """The tokens of some texts.
+class Padded:
+    """Bytes of texts, with room behind them so that eight bytes can be read from everywhere.
 
     Attributes:
-        data: the bytes, a separator in front and behind each text.
+        buffer, data: the bytes.
+        words: uint64 that begin at each of them.
+    """
+
+    def __init__(self, *parts: bytes | memoryview) -> None:
+        self.buffer = pa.py_buffer(b"".join((*parts, _PADDING)))
+        self.data = np.frombuffer(self.buffer, np.uint8)
+        self.words = np.ndarray((len(self.data) - 7,), "<u8", self.buffer, strides=(1,))
+
+    def are_scalars(self, starts: Ints, ends: Ints) -> Bools:
+        """Return which stretches are a number, true, false or null."""
+        length = ends - starts
+        words = self.words[starts]
+        first = np.minimum(length, 8)
+        good = _digits((words & MASKS[first]) | _AFTER[first])
+        longer = length > 8
+        if longer.any():
+            long = np.flatnonzero(longer)
+            last = _digits(self.words[ends[long] - 8])
+            if (length[long] > 16).any():
+                more = np.maximum(ends[long] - 16, starts[long])
+                last &= _digits(self.words[more])
+            last &= length[long] <= 24
+            good[long] &= last
+        good &= (self.data[starts] != _ZERO) | (length == 1)
+        good &= length > 0
+        if not good.all():
+            rest = np.flatnonzero(~good)
+            size = length[rest]
+            short = words[rest] & MASKS[np.minimum(size, 8)]
+            found = (short == _WORD_NULL) | (short == _WORD_TRUE) | ((short == _WORD_FALSE) & (size == 5))
+            good[rest[found]] = True
+            rest = rest[~found]
+            if len(rest):
+                good[rest] = np.asarray(pc.match_substring_regex(self.strings(starts[rest], ends[rest]), _NUMBER))
+        return np.asarray(good)
+
+    def strings(self, starts: Ints, ends: Ints) -> pa.Array:
+        """Return stretches that rise and do not overlap as strings."""
+        bounds = np.empty(2 * len(starts), np.int32)
+        bounds[::2] = starts
+        bounds[1::2] = ends
+        if not len(starts):
+            return pa.array([], pa.string())
+        pieces = pa.StringArray.from_buffers(len(bounds) - 1, pa.py_buffer(bounds), self.buffer)
+        return pieces.take(pa.array(np.arange(0, len(bounds), 2)))
+
+
+class _Block(Padded):
+    """The tokens of some texts, a separator in front and behind each.
+
+    Attributes:
         tokens: positions of all tokens outside of strings, and of the quotes.
         structure: indices into `tokens` of those that are no quotes.
         at: positions of these; what: their bytes.
@@ -289,11 +341,8 @@ class _Block:
         bounds = np.frombuffer(ended.buffers()[1], np.int32)
         body = ended.buffers()[2]
         body = b"" if body is None else memoryview(body)[bounds[ended.offset] : bounds[ended.offset + self.n]]
-        joined = b"".join((_SEPARATOR, body, _PADDING))
-        self.escapes = b"\\" in joined
-        self.buffer = pa.py_buffer(joined)
-        self.data = np.frombuffer(self.buffer, np.uint8)
-        self.words = np.ndarray((len(self.data) - 7,), "<u8", self.buffer, strides=(1,))
+        super().__init__(_SEPARATOR, body)
+        self.escapes = bool((self.data == _BACKSLASH).any())
         self._tokenize()
         self._nest()
         if not trusted:
@@ -434,36 +483,8 @@ class _Block:
             found[(quotes != 0) & (quotes != 2)] = _OTHER
         scalars = np.flatnonzero((quotes == 0) & (room > 0))
         starts, ends = self._trimmed(self.at[scalars] + 1, self.at[scalars + 1])
-        found[scalars] = np.where(ends == starts, _NOTHING, np.where(self._scalars(starts, ends), _SCALAR, _OTHER))
+        found[scalars] = np.where(ends == starts, _NOTHING, np.where(self.are_scalars(starts, ends), _SCALAR, _OTHER))
         return np.asarray(found)
-
-    def _scalars(self, starts: Ints, ends: Ints) -> Bools:
-        """Return which stretches are a number, true, false or null."""
-        length = ends - starts
-        words = self.words[starts]
-        first = np.minimum(length, 8)
-        good = _digits((words & _MASKS[first]) | _AFTER[first])
-        longer = length > 8
-        if longer.any():
-            long = np.flatnonzero(longer)
-            last = _digits(self.words[ends[long] - 8])
-            if (length[long] > 16).any():
-                more = np.maximum(ends[long] - 16, starts[long])
-                last &= _digits(self.words[more])
-            last &= length[long] <= 24
-            good[long] &= last
-        good &= (self.data[starts] != _ZERO) | (length == 1)
-        good &= length > 0
-        if not good.all():
-            rest = np.flatnonzero(~good)
-            size = length[rest]
-            short = words[rest] & _MASKS[np.minimum(size, 8)]
-            found = (short == _WORD_NULL) | (short == _WORD_TRUE) | ((short == _WORD_FALSE) & (size == 5))
-            good[rest[found]] = True
-            rest = rest[~found]
-            if len(rest):
-                good[rest] = np.asarray(pc.match_substring_regex(self._spans(starts[rest], ends[rest]), _NUMBER))
-        return np.asarray(good)
 
     def _trimmed(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
         """Return stretches without the blanks at both ends; an empty one where all is blank."""
@@ -487,16 +508,6 @@ class _Block:
             tail = tail[starts[tail] < ends[tail]]
             ends[tail] = marks[np.searchsorted(marks, ends[tail]) - 1] + 1
         return starts, ends
-
-    def _spans(self, starts: Ints, ends: Ints) -> pa.Array:
-        """Return stretches that rise and do not overlap as strings."""
-        bounds = np.empty(2 * len(starts), np.int32)
-        bounds[::2] = starts
-        bounds[1::2] = ends
-        if not len(starts):
-            return pa.array([], pa.string())
-        pieces = pa.StringArray.from_buffers(len(bounds) - 1, pa.py_buffer(bounds), self.buffer)
-        return pieces.take(pa.array(np.arange(0, len(bounds), 2)))
 
     # faults
 
@@ -528,7 +539,7 @@ class _Block:
         names, found = self._names(tokens, starts, wanted)
         if found is not None:
             tokens, parents, starts, ends = (x[found] for x in (tokens, parents, starts, ends))
-        kinds = _KINDS[self.data[starts]]
+        kinds = KINDS[self.data[starts]]
         within = None
         if inside is not None:
             into = kinds == OBJECT
@@ -561,12 +572,12 @@ class _Block:
         names, found = self._names(colons, starts, wanted)
         if found is not None:
             parents, starts, ends = parents[found], starts[found], ends[found]
-        own = _KINDS[self.data[starts]]
+        own = KINDS[self.data[starts]]
         return Children(np.zeros(len(tokens), bool), kinds, parents, names, own, self._texts(starts, ends, own), counts)
 
     def _texts(self, starts: Ints, ends: Ints, kinds: Bytes) -> pa.Array:
         quoted = kinds == TEXT
-        return self._spans(starts + quoted, ends - quoted)
+        return self.strings(starts + quoted, ends - quoted)
 
     def _names(self, tokens: Ints, starts: Ints, wanted: pa.Array | None) -> tuple[pa.Array, Ints | None]:
         """Return the names of children, or the positions in the wanted names with the children that have them.
@@ -580,7 +591,7 @@ class _Block:
         closing = self.tokens[self.structure[tokens] - 1]
         if not member.all():
             opening, closing = np.where(member, opening, starts), np.where(member, closing, starts)
-        names = self._spans(opening, closing)
+        names = self.strings(opening, closing)
         if self.escapes:
             names, halves = unescaped(names)
             if halves.any():
@@ -594,14 +605,14 @@ class _Block:
     def _root_kinds(self) -> Bytes:
         ends = self.at[self.ends]
         starts, stops = self._trimmed(ends[:-1] + 1, ends[1:])
-        return np.where((starts == stops) | self.faults, np.uint8(ABSENT), _KINDS[self.data[starts]])
+        return np.where((starts == stops) | self.faults, np.uint8(ABSENT), KINDS[self.data[starts]])
 
 
 _ZERO: Final = 0x30
 _NUMBER: Final = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
-_MASKS: Final = np.array([(1 << (8 * i)) - 1 for i in range(9)], np.uint64)
+MASKS: Final = np.array([(1 << (8 * i)) - 1 for i in range(9)], np.uint64)
 _ZEROS: Final = np.uint64(0x3030303030303030)
-_AFTER: Final = _ZEROS & ~_MASKS
+_AFTER: Final = _ZEROS & ~MASKS
 _HIGH: Final = np.uint64(0xF0F0F0F0F0F0F0F0)
 _SIXES: Final = np.uint64(0x0606060606060606)
 _WORD_NULL, _WORD_TRUE, _WORD_FALSE = (np.uint64(int.from_bytes(w, "little")) for w in (b"null", b"true", b"false"))

@@ -88,7 +88,7 @@ INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "parsing": (
         ("json_scan", "rules"),
         ("binary", "cells", "outcome"),
-        ("numbers",),
+        ("numbers", "json_layout"),
         ("times",),
         ("values",),
     ),
