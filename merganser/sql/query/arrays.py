@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from merganser.errors import InvalidInputError
+from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.schema import types as t
 from merganser.sql.query.casts import cast, to
 from merganser.sql.query.functions import Function, common_elements, element_of, refuse_nested, row_of, taken
@@ -142,6 +142,19 @@ def _array_join(values: list[Value]) -> Value:
     return Value(_known(f"coalesce(array_to_string({texts}, {separator}), '')", a, separator), t.string())
 
 
+def _arrays_zip(values: list[Value]) -> Value:
+    if not values or any(is_null(value.type) for value in values):
+        raise UnsupportedError("cannot call arrays_zip without arrays or with NULL in this process. Run it on Spark.")
+    names = [value.own or str(place) for place, value in enumerate(values)]
+    kinds = [element_of(value, "arrays_zip") for value in values]
+    if len({name.lower() for name in names}) < len(names):
+        raise UnsupportedError("cannot call arrays_zip with two arrays of one name in this process. Run it on Spark.")
+    row = row_of(names, [Value(f"({v.text})[_i]", kind) for v, kind in zip(values, kinds, strict=True)])
+    longest = f"greatest({', '.join(f'len({value.text})' for value in values)})"
+    made = f"list_transform(range(1, {longest} + 1), lambda _i: {row.text})"
+    return Value(_known(made, *(value.text for value in values)), t.Array(element=row.type))
+
+
 def _map_of(value: Value, what: str) -> t.Map:
     if not isinstance(value.type, t.Map):
         raise InvalidInputError(f"cannot call {what}: {value.name or value.text} is {value.type}, not a MAP.")
@@ -203,6 +216,7 @@ ARRAYS: Final[dict[str, Function]] = {
     "array_insert": Function(3, 3, _insert), "slice": Function(3, 3, _slice), "flatten": Function(1, 1, _flatten),
     "array_sort": Function(1, 1, _array_sort), "get": Function(2, 2, _get),
     "try_element_at": Function(2, 2, _try_element_at), "array_join": Function(2, 3, _array_join),
+    "arrays_zip": Function(0, None, _arrays_zip),
     "map_entries": Function(1, 1, _map_entries), "map_concat": Function(1, None, _map_concat),
     "map_from_arrays": Function(2, 2, _map_from_arrays), "map_from_entries": Function(1, 1, _map_from_entries),
     "map_contains_key": Function(2, 2, _map_contains_key),

@@ -20,7 +20,7 @@ from merganser.sql.query.bound import BoundQuery, Reference, Source
 from merganser.sql.query.casts import stable, to
 from merganser.sql.query.expressions import KEYS, SPEC, Expressions, direction
 from merganser.sql.query.functions import sort_key
-from merganser.sql.query.kinds import Value, common, duck, is_null, quoted, same, solid
+from merganser.sql.query.kinds import Value, common, duck, is_null, quoted, same
 from merganser.sql.query.scope import Relation, Scope, inside
 from merganser.sql.trees import MARK
 
@@ -723,7 +723,6 @@ def bind(tree: exp.Expression, resolve: Resolve, setting: Setting) -> BoundQuery
     binder = _Binder(resolve, setting, top=tree)
     bound = binder.query(tree, None, {})
     names = [name for name, _ in bound.columns]
-    bound = Bound(bound.text, [(name, solid(kind)) for name, kind in bound.columns])
     kinds = [kind for _, kind in bound.columns]
     return BoundQuery(names, kinds, binder.references, _typed(bound), setting, binder.plain)
 

@@ -194,7 +194,8 @@ def _arrow(kind: t.DataType) -> pa.DataType:
         case t.Array():
             return pa.list_(pa.field("element", _arrow(kind.element), nullable=kind.element.nullable))
         case t.Map():
-            return pa.map_(_arrow(kind.key), pa.field("value", _arrow(kind.value), nullable=kind.value.nullable))
+            key = pa.int32() if isinstance(kind.key, Null) else _arrow(kind.key)  # Arrow has no keys without a type
+            return pa.map_(key, pa.field("value", _arrow(kind.value), nullable=kind.value.nullable))
         case t.Row():
             return pa.struct([pa.field(f.name, _arrow(f.type), nullable=f.type.nullable) for f in kind.fields])
     return arrow_type(kind)
@@ -216,7 +217,29 @@ def _conformed(given: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
 def _moved(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_time32(kind) and pa.types.is_time64(column.type):
         return column.cast(pa.int64()).cast(pa.int64()).cast(pa.time64("us")).cast(kind, safe=False)
-    return column.cast(kind)
+    return _void(column, kind) if _holds_void(kind) else column.cast(kind)
+
+
+def _holds_void(kind: pa.DataType) -> bool:
+    return pa.types.is_null(kind) or any(_holds_void(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _void(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return values whose parts that are only NULL have no type: DuckDB has them as INTEGER, and Arrow casts none."""
+    if not _holds_void(kind):
+        return column.cast(kind)
+    if pa.types.is_null(kind):
+        return pa.nulls(len(column))
+    if column.offset:
+        column = pa.concat_arrays([column])
+    if pa.types.is_struct(kind):
+        parts = [_void(column.field(i), kind.field(i).type) for i in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())
+    mask = column.is_null()
+    if pa.types.is_map(kind):
+        keys, items = _void(column.keys, kind.key_type), _void(column.items, kind.item_type)
+        return pa.MapArray.from_arrays(column.offsets, keys, items, type=kind, mask=mask)
+    return pa.ListArray.from_arrays(column.offsets, _void(column.values, kind.value_type), type=kind, mask=mask)
 
 
 def rows_of(reference: Reference) -> Any:

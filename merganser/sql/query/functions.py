@@ -303,6 +303,12 @@ def _btrim(values: list[Value]) -> Value:
     return _trim("trim")(values[::-1])
 
 
+def _reverse(values: list[Value]) -> Value:
+    if isinstance(values[0].type, t.Array):
+        return Value(f"list_reverse({values[0].text})", values[0].type)
+    return Value(f"reverse({taken(values[0], 's', 'reverse').text})", t.string())
+
+
 def _replace(values: list[Value]) -> Value:
     s, part, *rest = (taken(value, "s", "replace").text for value in values)
     return Value(
@@ -831,7 +837,7 @@ SCALARS: Final[dict[str, Function]] = dict([
     _own("locate", 2, 3, _locate), _own("position", 2, 3, _locate),
     _counted("left"),
     _counted("right"),
-    _text("reverse", "s", t.string(), "reverse({0})"),
+    _own("reverse", 1, 1, _reverse),
     _counted("repeat"),
     _text("ascii", "s", t.Int(), "CASE WHEN {0} = '' THEN 0 ELSE CAST(ord({0}) AS INTEGER) END"),
     _text("initcap", "s", t.string(), "_initcap({0})"),

@@ -121,23 +121,6 @@ def string(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def solid(kind: t.DataType) -> t.DataType:
-    """Return a type in which parts that are only NULL are INT, as DuckDB has them."""
-    match kind:
-        case t.Array():
-            return t.Array(element=_solid(kind.element), nullable=kind.nullable)
-        case t.Map():
-            return t.Map(key=_solid(kind.key), value=_solid(kind.value), nullable=kind.nullable)
-        case t.Row():
-            made = tuple(t.Field(f.id, f.name, _solid(f.type), f.description, f.default) for f in kind.fields)
-            return t.Row(fields=made, nullable=kind.nullable)
-    return kind
-
-
-def _solid(kind: t.DataType) -> t.DataType:
-    return t.Int() if is_null(kind) else solid(kind)
-
-
 def as_decimal(value: Value) -> t.Decimal:
     """Return the DECIMAL that an exact number takes part in decimal arithmetic as."""
     if isinstance(value.type, t.Decimal):

@@ -365,3 +365,20 @@ def test_the_report_of_an_erasure_is_a_row_for_each_line(session: Session) -> No
     assert lines[0] == "erased 1 row of default.erased where id = 1"
     assert lines[-1] == "complete   no file of the table holds an erased row"
     assert not any("\n" in line for line in lines)
+
+
+def test_values_that_are_only_null_take_the_types_of_columns(session: Session) -> None:
+    session.sql("CREATE TABLE nested (id INT, a ARRAY<INT>, m MAP<STRING, INT>, r ROW<x INT, l ARRAY<STRING>>)")
+    session.sql("INSERT INTO nested VALUES (1, array(NULL), map('k', NULL), named_struct('x', NULL, 'l', array(NULL)))")
+    session.sql("INSERT INTO nested SELECT 2, array(), map(), NULL")
+    session.sql("INSERT INTO nested SELECT 3, array(NULL, NULL), NULL, named_struct('x', 1, 'l', array())")
+    assert session.sql("SELECT * FROM nested ORDER BY id").to_pylist() == [
+        {"id": 1, "a": [None], "m": [("k", None)], "r": {"x": None, "l": [None]}},
+        {"id": 2, "a": [], "m": [], "r": None},
+        {"id": 3, "a": [None, None], "m": None, "r": {"x": 1, "l": []}},
+    ]
+    rows = session.sql(
+        "SELECT array() AS a, map() AS m, array(array(NULL, NULL), array()) AS b, map('k', array(NULL)) AS n"
+    )
+    assert rows.to_pylist() == [{"a": [], "m": [], "b": [[None, None], []], "n": [("k", [None])]}]
+    assert pa.types.is_null(rows["a"].type.value_type)
