@@ -455,6 +455,21 @@ def test_a_tombstone_needs_its_key(key: bytes | None) -> None:
         decode([b'{"id":1}', key], [GOOD, None], ORDERS)
 
 
+def test_many_records_keep_their_order_and_their_numbers() -> None:
+    count = 20_000
+    rows = pa.table([np.arange(count, dtype=np.int32), [str(i) for i in range(count)]], schema=orders().schema)
+    kinds = pa.array((np.arange(count) % 4).astype(np.int8))
+    round_trip(rows, ORDERS, kinds)
+    records = encode(rows, kinds, ORDERS, "upsert")
+    found, their_kinds = decode(records.keys, records.values, ORDERS)
+    kept = np.flatnonzero(np.arange(count) % 4 != BEFORE)
+    assert found["id"].to_pylist() == kept.tolist()
+    assert their_kinds.to_pylist() == (kept % 4).tolist()
+    with pytest.raises(FormatError, match="cannot read record 14999 of a part") as error:
+        decode(records.keys, [*records.values[:-1], b"{"], ORDERS)
+    assert error.value.context["record"] == 14_999
+
+
 def test_a_table_without_a_primary_key_has_no_tombstones() -> None:
     schema = schema_of({"v": "INT"})
     for keys in (None, [b"{}"]):
