@@ -6,6 +6,7 @@ import os
 import re
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -103,8 +104,8 @@ def run(bound: BoundQuery, limits: Limits = NO_LIMITS, *, running: Running | Non
         InvalidInputError: a value overflows, does not cast, or a division by zero.
     """
     schema = pa.schema([pa.field(n, _arrow(k)) for n, k in zip(bound.names, bound.types, strict=True)])
-    if bound.plain is not None and limits.seconds is None:
-        return Batches(schema, _read(bound.references[0], bound.plain, schema))
+    if bound.plain is not None and (limits.seconds is None or any(_is_fine(kind) for kind in bound.types)):
+        return Batches(schema, _read(bound.references[0], bound.plain, schema, limits.seconds))
 
     def batches() -> Iterator[pa.RecordBatch]:
         scans = [rows_of(reference) for reference in bound.references]
@@ -266,9 +267,28 @@ class Held:
         yield from self.rows.to_batches()
 
 
-def _read(reference: Reference, columns: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield columns of a table as they are, without DuckDB."""
+def _is_fine(kind: t.DataType) -> bool:
+    """Return whether values hold times of more than six digits of a second, which DuckDB would round."""
+    match kind:
+        case t.Timestamp() | t.LocalZonedTimestamp():
+            return kind.precision > 6
+        case t.Array() | t.Multiset():
+            return _is_fine(kind.element)
+        case t.Map():
+            return _is_fine(kind.key) or _is_fine(kind.value)
+        case t.Row():
+            return any(_is_fine(f.type) for f in kind.fields)
+    return False
+
+
+def _read(
+    reference: Reference, columns: Sequence[str], schema: pa.Schema, seconds: float | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield columns of a table as they are, without DuckDB. A limit of time holds between batches."""
+    begun = time.monotonic()
     for batch in rows_of(reference).to_batches():
+        if seconds is not None and time.monotonic() - begun > seconds:
+            raise told(duckdb.InterruptException("INTERRUPT Error: stopped"), seconds)
         yield _conformed([batch.column(name) for name in columns], schema)
 
 

@@ -382,3 +382,16 @@ def test_values_that_are_only_null_take_the_types_of_columns(session: Session) -
     )
     assert rows.to_pylist() == [{"a": [], "m": [], "b": [[None, None], []], "n": [("k", [None])]}]
     assert pa.types.is_null(rows["a"].type.value_type)
+
+
+def test_a_limit_of_time_keeps_all_digits_of_times(session: Session) -> None:
+    session.sql("CREATE TABLE fine (id INT, at TIMESTAMP(9), r ROW<at TIMESTAMP(9)>)")
+    at = pa.array([1_767_225_600_123_456_789], pa.timestamp("ns"))
+    rows = pa.table({"id": pa.array([1], pa.int32()), "at": at, "r": pa.StructArray.from_arrays([at], ["at"])})
+    session.state.table(("fine",)).write(rows)
+    session.sql("SET 'sql.timeout' = '60 s'")
+    assert session.sql("SELECT at FROM fine")["at"].cast(pa.int64()).to_pylist() == at.cast(pa.int64()).to_pylist()
+    assert session.sql("SELECT r FROM fine")["r"].combine_chunks().field(0).cast(pa.int64()) == at.cast(pa.int64())
+    session.sql("SET 'sql.timeout' = '1 ms'")
+    with pytest.raises(InvalidInputError, match=r"stopped after 0\.001 s, the limit of 'sql\.timeout'"):
+        session.sql("SELECT at FROM fine")
