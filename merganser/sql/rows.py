@@ -9,6 +9,7 @@ from typing import Any, Final
 from sqlglot import exp
 
 from merganser.commit.turns import COMPUTED, WRITTEN, in_rounds
+from merganser.edit.row_changes import check_can_delete, deletes_in_files
 from merganser.errors import InvalidInputError, Overtaken, UnsupportedError
 from merganser.expr.setting import Setting
 from merganser.handle.table import Table
@@ -213,8 +214,25 @@ def _delete(state: State, engine: Engine, statement: s.Delete) -> Result:
         return Result(snapshot=engine.delete(state, table, "true"))
     where = with_session(state, statement.where)
     if _needs_query(where):
+        _check_deletes_by_query(table)
         return _serial(table, lambda: _by_merge(state, engine, table, statement, where, None), COMPUTED)
     return Result(snapshot=engine.delete(state, table, _text(where, statement)))
+
+
+def _check_deletes_by_query(table: Table) -> None:
+    """Refuse a DELETE by a subquery from a table whose rows are taken out of files.
+
+    The files are looked at again if other writers change them, but not with the rows that a query found before.
+    """
+    action = f"delete from '{table.name}'"
+    check_can_delete(table.definition, action, by_files=True)
+    if deletes_in_files(table.definition):
+        raise InvalidInputError(
+            f"cannot {action} by a subquery: no row of kind -D removes a row of merge engine "
+            f"{table.options.get('merge-engine')}, and its files are written without rows by conditions on the rows "
+            "alone. Select the keys first, then DELETE ... WHERE key IN (values). Nothing was written.",
+            table=table.name,
+        )
 
 
 def _update(state: State, engine: Engine, statement: s.Update) -> Result:

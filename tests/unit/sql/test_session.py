@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +16,8 @@ from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundErro
 from merganser.sql import rows
 from merganser.sql.embedded import setting_of
 from merganser.sql.parse import parse
-from merganser.sql.query import bind
+from merganser.sql.query import bind, duck
+from merganser.sql.query.bound import Reference
 from merganser.sql.session import Session
 from merganser.sql.sources import Sources
 from merganser.sql.statements import Query
@@ -384,7 +386,7 @@ def test_values_that_are_only_null_take_the_types_of_columns(session: Session) -
     assert pa.types.is_null(rows["a"].type.value_type)
 
 
-def test_a_limit_of_time_keeps_all_digits_of_times(session: Session) -> None:
+def test_a_limit_of_time_keeps_all_digits_of_times(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     session.sql("CREATE TABLE fine (id INT, at TIMESTAMP(9), r ROW<at TIMESTAMP(9)>)")
     at = pa.array([1_767_225_600_123_456_789], pa.timestamp("ns"))
     rows = pa.table({"id": pa.array([1], pa.int32()), "at": at, "r": pa.StructArray.from_arrays([at], ["at"])})
@@ -392,6 +394,26 @@ def test_a_limit_of_time_keeps_all_digits_of_times(session: Session) -> None:
     session.sql("SET 'sql.timeout' = '60 s'")
     assert session.sql("SELECT at FROM fine")["at"].cast(pa.int64()).to_pylist() == at.cast(pa.int64()).to_pylist()
     assert session.sql("SELECT r FROM fine")["r"].combine_chunks().field(0).cast(pa.int64()) == at.cast(pa.int64())
+
+    duck_rows = duck.rows_of
+
+    def slow(reference: Reference) -> object:
+        sleep(0.01)
+        return duck_rows(reference)
+
+    monkeypatch.setattr(duck, "rows_of", slow)
     session.sql("SET 'sql.timeout' = '1 ms'")
     with pytest.raises(InvalidInputError, match=r"stopped after 0\.001 s, the limit of 'sql\.timeout'"):
         session.sql("SELECT at FROM fine")
+
+
+@pytest.mark.parametrize("engine", ["aggregation", "partial-update"])
+def test_a_delete_by_a_subquery_says_why_rows_without_a_rule_stay(session: Session, engine: str) -> None:
+    session.sql(
+        "CREATE TABLE sums (id INT, v INT, PRIMARY KEY (id) NOT ENFORCED) "
+        f"WITH ('merge-engine' = '{engine}', 'bucket' = '1'); INSERT INTO sums VALUES (1, 1), (2, 2)"
+    )
+    with pytest.raises(InvalidInputError, match=rf"by a subquery: .* merge engine {engine}, .* IN \(values\)"):
+        session.sql("DELETE FROM sums WHERE id IN (SELECT id FROM orders WHERE id = 1)")
+    session.sql("DELETE FROM sums WHERE id IN (1)")
+    assert session.sql("SELECT id FROM sums").to_pylist() == [{"id": 2}]
