@@ -949,6 +949,10 @@ def _peak(name: str) -> Make:
             if isinstance(kind, t.Map | t.Multiset):
                 raise InvalidInputError(f"cannot call {name}: {kind} has no order.")
             return Value(_over(f"arg_{name}", text, sorted_by(text, kind)), kind)
+        if isinstance(kind, FLOATS) and name in ("min", "max"):
+            # DuckDB answers min and max of a bare column from the bounds of its files. Those of floating point numbers
+            # are no values of rows: they may leave NaN out, and have -0.0 in place of 0.0.
+            text = f"greatest({text})"
         return Value(_over(name, text), kind)
 
     return make

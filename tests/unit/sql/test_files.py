@@ -217,6 +217,25 @@ def test_nan_that_statistics_leave_out(catalog: mg.Catalog, kind: str) -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE"])
+@pytest.mark.parametrize("key", [{}, {"primary_key": ["k"], "options": {"bucket": "1"}}], ids=["no-key", "key"])
+def test_bounds_of_files_are_no_extremes_of_floats(catalog: mg.Catalog, kind: str, key: dict[str, Any]) -> None:
+    """The bounds in a file may leave NaN out, and its least 0 is -0.0."""
+    table = catalog.create_table("default.t", {"k": "INT NOT NULL", "x": kind, "s": f"ROW<y {kind}>"}, **key)
+    table.write([{"k": i, "x": float(i), "s": {"y": float(i)}} for i in range(4)])
+    table.compact(full=True)
+
+    def found(query: str) -> str:
+        return repr([tuple(row.values()) for row in catalog.sql(query).to_pylist()])
+
+    assert found("SELECT max(x) FROM t") == "[(3.0,)]"
+    assert found("SELECT min(x) FROM t") == "[(0.0,)]"
+    assert found("SELECT max(x) AS a, min(x) AS b, count(*) AS n FROM t WHERE x >= 0") == "[(3.0, 0.0, 4)]"
+    assert found("SELECT max(s.y) AS a, min(s.y) AS b FROM t") == "[(3.0, 0.0)]"
+    assert found("SELECT max(y) FROM (SELECT x AS y FROM t)") == "[(3.0,)]"
+    assert found("SELECT k FROM t WHERE x = (SELECT max(x) FROM t)") == "[(3,)]"
+
+
 def test_one_query_reads_files_and_what_is_merged(catalog: mg.Catalog) -> None:
     options = {"bucket": "1", "sequence.field": "v", "write-only": "true"}
     table = catalog.create_table(
