@@ -235,4 +235,4 @@ class MergeJob:
         new = merge._new_rows(source)
         if new is not None and new.num_rows:
             merge._check_new(table, self.snapshot, new, keys)
-            out.insert(new)
+            merge._insert(self.snapshot, new, out)

@@ -275,7 +275,7 @@ class Merge:
             if not table.counting:
                 self._check_new(table, snapshot, new, keys)
                 reads = reads.joined(reads_of_keys(table, snapshot, new))
-            out.insert(new)
+            self._insert(snapshot, new, out)
         counts = RowCounts(out.inserted, out.updated, out.deleted)
         if counts == RowCounts():
             session.abort()
@@ -395,6 +395,15 @@ class Merge:
         if not self._missing:
             return None
         return self._clauses.new_rows(source.rows.filter(pa.array(~source.met)))
+
+    def _insert(self, snapshot: Snapshot | None, new: pa.Table, out: RowChanges) -> None:
+        """Write new rows, if they are not older than stored deletes of their keys in a snapshot."""
+
+        def removed(keys: pa.Table) -> tuple[Positions, pa.Table]:
+            _, which, rows = shared_lookup(out.table, self._env, waiting=True).rows_of(keys, snapshot, removed=True)
+            return which, rows
+
+        out.insert(new, None if snapshot is None else removed)
 
     def _check_new(self, table: TableDef, snapshot: Snapshot | None, new: pa.Table, sought: pa.Table | None) -> None:
         """Refuse new rows whose keys are there, or that have one key: inserted, they would replace rows unseen.

@@ -7,7 +7,7 @@ partial-update table, and a row that is older by its sequence field loses.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from merganser.errors import InvalidInputError
 from merganser.merge.deduplicate import Deduplicate
 from merganser.merge.engine import Kinds
-from merganser.merge.groups import Mask
+from merganser.merge.groups import Mask, Positions
 from merganser.merge.images import Fate
 from merganser.merge.partial_update import PartialUpdate
 from merganser.merge.rules import merge_of
@@ -176,9 +176,26 @@ class RowChanges:
             and not options.get(w.IGNORE_UPDATE_BEFORE)
         )
 
-    def insert(self, rows: pa.Table) -> None:
-        """Write rows that are not there."""
+    def insert(self, rows: pa.Table, removed: Callable[[pa.Table], tuple[Positions, pa.Table]] | None = None) -> None:
+        """Write rows that are not there.
+
+        Args:
+            removed: looks up the stored deletes of n keys: which keys have one, int64[k], and k whole rows. A row that
+                is older than the delete of its key would stay deleted. None: there are no deletes.
+
+        Raises:
+            InvalidInputError: a row would not be there; nothing was written.
+        """
         self.inserted += rows.num_rows
+        if removed is not None and not self._is_plain:
+            which, olds = removed(rows.select(list(self.table.row_key)))
+            if len(which):
+                news = rows_at(rows, which)
+                there, _ = self._merged(olds, news, row_kind.inserts(len(which)).to_numpy(), row_kind.DELETE)
+                if not there.all():
+                    raise self._lost(
+                        news, there, "a delete of the key is stored, which counts against rows that come late"
+                    )
         self._put(rows, None)
 
     def delete(self, rows: pa.Table) -> None:
@@ -257,12 +274,12 @@ class RowChanges:
                 reasons.append("a sequence group takes no row whose ordering columns are null, and adds to aggregates")
         return reasons
 
-    def _lost(self, rows: pa.Table, fine: Mask) -> InvalidInputError:
+    def _lost(self, rows: pa.Table, fine: Mask, *before: str) -> InvalidInputError:
         first = int(np.flatnonzero(~fine)[0])
         key = ", ".join(f"{name} = {rows.column(name)[first].as_py()!r:.60}" for name in self.table.row_key)
         return InvalidInputError(
             f"{self.action}: {counted(int((~fine).sum()), 'row')} of {len(fine):,} would not become what is asked for "
-            f"(first: {key}): {'; '.join(self._reasons())}. Nothing was written.",
+            f"(first: {key}): {'; '.join((*before, *self._reasons()))}. Nothing was written.",
             table=self.table.name,
         )
 
@@ -283,7 +300,9 @@ class RowChanges:
         ]
         return pa.Table.from_arrays(columns, schema=news.schema)
 
-    def _merged(self, olds: pa.Table, written: pa.Table, kinds: Kinds) -> tuple[Mask, pa.Table]:
+    def _merged(
+        self, olds: pa.Table, written: pa.Table, kinds: Kinds, old_kind: int = row_kind.INSERT
+    ) -> tuple[Mask, pa.Table]:
         """Return which of n keys have a row once written rows are merged with the old ones, and these rows in order."""
         assert self._stored is not None
         table, count = self.table, olds.num_rows
@@ -293,7 +312,7 @@ class RowChanges:
         flushed = incoming.fold(written, incoming.groups(written, keys, kinds), kinds, names)
         rows = joined([olds, flushed.table()])
         new_kinds = np.zeros(count, np.int8) if flushed.kinds is None else flushed.kinds
-        every = np.concatenate([np.zeros(count, np.int8), new_kinds])
+        every = np.concatenate([np.full(count, old_kind, np.int8), new_kinds])
         keys = [rows.column(name) for name in table.row_key]
         groups = self._stored.groups(rows, keys, every)
         old = np.minimum.reduceat(groups.positions, groups.starts)  # old rows come before new ones in `rows`

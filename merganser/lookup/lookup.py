@@ -231,12 +231,15 @@ class Lookup:
         shorter = table.schema.primary_keys if table.moves_keys else None  # else each partition may have a row of it
         return key_rows(table, keys, table.row_key, f"cannot look up in '{self._table.name}'", shorter=shorter)
 
-    def rows_of(self, keys: pa.Table, snapshot: Snapshot | None = None) -> tuple[Snapshot | None, Positions, pa.Table]:
+    def rows_of(
+        self, keys: pa.Table, snapshot: Snapshot | None = None, *, removed: bool = False
+    ) -> tuple[Snapshot | None, Positions, pa.Table]:
         """Return the rows of keys at one snapshot, even if other threads refresh the handle meanwhile.
 
         Args:
             keys: the columns of `TableDef.row_key`, in the types of the table, those of the primary key without nulls.
             snapshot: the snapshot to look at; None: the one that the handle is at.
+            removed: return the stored deletes of keys without a row instead.
 
         Returns:
             The snapshot; which keys have a row, rising; the rows.
@@ -252,7 +255,7 @@ class Lookup:
                 view = self._view_at(snapshot, view, chosen=False)
                 if newer:
                     self._view = view
-        view, which, rows = self._answered(view, keys, view.choose(None), stays=snapshot is not None)
+        view, which, rows = self._answered(view, keys, view.choose(None), stays=snapshot is not None, removed=removed)
         return view.state.snapshot, which, rows
 
     def _one(self, view: _View, integer: int, chosen: Chosen) -> pa.Table:
@@ -447,19 +450,20 @@ class Lookup:
         return view
 
     def _answered(
-        self, view: _View, wanted: pa.Table, chosen: Chosen, *, stays: bool = False
+        self, view: _View, wanted: pa.Table, chosen: Chosen, *, stays: bool = False, removed: bool = False
     ) -> tuple[_View, Positions, pa.Table]:
         """Return the view that answers; which keys have a row, rising; and the rows.
 
         Args:
             stays: answer from this snapshot or not at all, even if the handle moves on.
+            removed: see `rows_of`.
 
         Raises:
             ExpiredError: the snapshot has expired, and with it a file that may hold one of the keys.
         """
         for attempt in REREAD.each():
             try:
-                return view, *self._answer(view, wanted, chosen)
+                return view, *self._answer(view, wanted, chosen, removed=removed)
             except FormatError as error:
                 at = view.state.snapshot
                 if at is None or not has_expired(self._table, self._env, at, error):
@@ -474,7 +478,7 @@ class Lookup:
                 raise self._expired(at, advice) from error
         raise AssertionError("the last attempt returns or raises")
 
-    def _answer(self, view: _View, wanted: pa.Table, chosen: Chosen) -> tuple[Positions, pa.Table]:
+    def _answer(self, view: _View, wanted: pa.Table, chosen: Chosen, *, removed: bool) -> tuple[Positions, pa.Table]:
         """Return which keys have a row, rising, and the rows."""
         schema = nullable_schema(chosen.fields)
         todo: list[tuple[BucketId, Positions]] = []
@@ -489,7 +493,7 @@ class Lookup:
         def found_in(asked: tuple[BucketId, Positions]) -> tuple[Positions, pa.Table]:
             bucket, places = asked
             keys = wanted if len(places) == wanted.num_rows else rows_at(wanted, places)
-            at, found = self._in_bucket(view, bucket, keys, chosen.fields)
+            at, found = self._in_bucket(view, bucket, keys, chosen.fields, removed=removed)
             return places[at], in_types(found, schema)
 
         run = map if wanted.num_rows < _AT_ONCE_ROWS else self._env.map
@@ -515,7 +519,7 @@ class Lookup:
         return [(bucket, at) for bucket, at in parted(bucket_numbers(view.table, rows, total)) if bucket in known]
 
     def _in_bucket(
-        self, view: _View, bucket: BucketId, keys: pa.Table, fields: Sequence[t.Field]
+        self, view: _View, bucket: BucketId, keys: pa.Table, fields: Sequence[t.Field], *, removed: bool
     ) -> tuple[Positions, pa.Table]:
         """Return which of some keys have a row in a bucket, and the rows; a key given twice has its row twice."""
         table = view.table
@@ -524,7 +528,7 @@ class Lookup:
         different = positions[is_last]
         taken = pa.array(different)
         asked = Asked(tuple(column.take(taken) for column in columns), table.key_types)
-        which, rows = self._bucket(view, bucket).rows(asked, fields)
+        which, rows = self._bucket(view, bucket).rows(asked, fields, removed=removed)
         if len(different) == len(positions):
             return different[which], rows
         number = np.empty(len(positions), np.int64)

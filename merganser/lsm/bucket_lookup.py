@@ -69,11 +69,12 @@ class BucketLookup:
             for file, ends in zip(self._files, zip(low.tolist(), high.tolist(), strict=True), strict=True)
         }
 
-    def rows(self, asked: Asked, fields: Sequence[t.Field]) -> tuple[Positions, pa.Table]:
+    def rows(self, asked: Asked, fields: Sequence[t.Field], *, removed: bool = False) -> tuple[Positions, pa.Table]:
         """Return the rows of keys.
 
         Args:
             fields: the columns to return.
+            removed: return the stored deletes of keys without a row instead.
 
         Returns:
             Which keys have a row, int64[k], in any order; and the k rows.
@@ -82,10 +83,10 @@ class BucketLookup:
             FormatError: a file that may hold one of the keys is damaged or missing; names it.
         """
         which, found = self.states(asked, fields)
-        adds = (found.column(VALUE_KIND.name).to_numpy() & 1) == 0
+        wanted = (found.column(VALUE_KIND.name).to_numpy() & 1) == int(removed)
         found = found.select([field.name for field in fields])
-        if not adds.all():
-            shown = np.flatnonzero(adds)
+        if not wanted.all():
+            shown = np.flatnonzero(wanted)
             which, found = which[shown], rows_at(found, shown)
         return which, found
 

@@ -12,10 +12,13 @@ import pytest
 
 import merganser as mg
 from merganser.edit.matching import Matching
+from merganser.edit.merge_jobs import MergeJob, joined_elsewhere, merged_in_tasks
 from merganser.edit.merging import Merge
 from merganser.errors import ConflictError, InvalidInputError
 from merganser.expr.setting import Setting
 from merganser.storage.protocol import no_lock
+from merganser.upkeep.compact_table import on_threads
+from merganser.write.job import Outcome
 
 COLUMNS = {"k": "INT", "a": "INT", "b": "STRING", "n": "INT NOT NULL"}
 FIRST = [{"k": k, "a": k, "b": "x", "n": k} for k in range(6)]
@@ -63,6 +66,39 @@ def test_of_the_clauses_the_first_that_fits_wins(catalog: mg.Catalog) -> None:
     assert by_key(table) == {
         1: (1, "up", 11), 2: (None, "x", 2), 3: (3, "x", 3), 4: (4, "x", 4), 5: (5, "x", 5), 8: (None, "none", 1)
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("late", [{"n": 4}, {}, {"n": 5}])
+@pytest.mark.parametrize("by", ["key", "scan", "tasks"])
+def test_a_new_row_that_is_older_than_the_stored_delete_of_its_key_is_refused(
+    catalog: mg.Catalog, late: dict[str, int], by: str
+) -> None:
+    types = {"k": "INT", "a": "INT", "n": "INT"}
+    table = catalog.create_table(
+        "db.t", types, primary_key=["k"], options={"bucket": "1", "sequence.field": "n", "write-only": "true"}
+    )
+    table.write([{"k": 1, "a": 1, "n": 5}, {"k": 2, "a": 2, "n": 5}])
+    table.write([{"k": 1, "a": 1, "n": 6}], kinds=["-D"])
+
+    def merge(rows: list[dict[str, int]]) -> mg.Snapshot | None:
+        source = pa.table({name: pa.array([row.get(name) for row in rows], pa.int32()) for name in types})
+        found = table.merge(source, BY_KEY if by == "key" else f"{BY_KEY} AND target.a <> source.a")
+        found = found.when_not_matched_insert()
+        if by != "tasks":
+            return found.execute()
+        joined = joined_elsewhere(found)
+        assert joined is not None
+        return merged_in_tasks(joined.merge, run(source), on_threads(table.env), 1)
+
+    def run(source: pa.Table) -> Callable[[MergeJob], list[Outcome]]:
+        none = pa.nulls(source.num_rows, pa.int32())
+        return lambda job: [job.run(iter([source.append_column("_merganser_key_0", none)]), table.env)]
+
+    with pytest.raises(InvalidInputError, match=r"1 row of 1 .*\(first: k = 1\): a delete .* 'sequence\.field' = n"):
+        merge([{"k": 1, "a": 9, **late}, {"k": 3, "a": 9}])
+    assert by_key(table) == {2: (2, 5)}
+    assert counts(merge([{"k": 1, "a": 9, "n": 6}, {"k": 3, "a": 9}])) == (2, 0, 0)
+    assert by_key(table) == {1: (9, 6), 2: (2, 5), 3: (9, None)}
 
 
 def test_columns_of_the_same_name_are_taken_where_none_are_given(catalog: mg.Catalog) -> None:
