@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from merganser.catalogs.listeners import TableListener, announced, listeners_of
 from merganser.catalogs.names import SYSTEM, TableName, check_name, parse_table_name
 from merganser.catalogs.system import TABLES, catalog_table
 from merganser.changes import Change
@@ -77,11 +78,13 @@ class Catalog:
 
     Attributes:
         table_defaults: options of new tables that do not set them.
+        listeners: the text of the option `catalog.listeners`.
     """
 
     warehouse: str
     env: Env
     table_defaults: Mapping[str, Any] = field(default_factory=dict)
+    listeners: str | None = None
 
     def __repr__(self) -> str:
         return f"Catalog({self.warehouse!r})"
@@ -220,15 +223,16 @@ class Catalog:
         _check_kept(made, parsed)
         self._check_free(parsed, paths)
         try:
-            store.create(made)
+            with announced(self._listeners, str(parsed), made) as made:
+                store.create(made)
+                with contextlib.suppress(StorageError):
+                    if store.is_marked():  # another process moves a table here; after its mark it looks for our schema
+                        self.env.storage.delete([paths.schema(0)])
+                        raise self._not_free(parsed, paths, ["files of a table that another process is moving there"])
         except AlreadyExistsError:
-            if if_not_exists:
+            if if_not_exists and store.exists():
                 return self._opened(parsed)
-            raise _exists(parsed) from None
-        with contextlib.suppress(StorageError):
-            if store.is_marked():  # another process moves a table here; after its mark it looks for our schema
-                self.env.storage.delete([paths.schema(0)])
-                raise self._not_free(parsed, paths, ["files of a table that another process is moving there"])
+            raise
         return table_of(made, paths.root, self.env, name=str(parsed))
 
     @contextlib.contextmanager
@@ -257,7 +261,7 @@ class Catalog:
         root = self._unused(parsed).root
         made = self._defined(parsed, schema, primary_key, partition_by, options, comment)
         _check_kept(made, parsed)
-        with place(self.env, root, str(parsed)) as aside:
+        with announced(self._listeners, str(parsed), made) as made, place(self.env, root, str(parsed)) as aside:
             SchemaStore(TablePaths(aside), self.env).create(made)
             try:
                 yield table_of(made, aside, self.env, name=str(parsed))
@@ -343,6 +347,9 @@ class Catalog:
                 return
             self._require_database(parsed.database)
             raise self._no_table(parsed)
+        if (newest := store.latest()) is not None:
+            for listener in self._listeners:
+                listener.dropping(str(parsed), newest, dict(newest.options))
         self._forget(paths)
         try:
             # One rename of one directory: before it the table is whole, after it there is none.
@@ -552,6 +559,10 @@ class Catalog:
         check_type(made.options, what=f"cannot create '{name}'", table=str(name))
         return with_new_stream(made, self.env, table=str(name))
 
+    @property
+    def _listeners(self) -> builtins.list[TableListener]:
+        return listeners_of(self.listeners, self.env, self.warehouse)
+
     def _opened(self, name: TableName) -> Table:
         try:
             table = open_table(self._table(name), self.env, name=str(name))
@@ -756,7 +767,9 @@ def _names(value: Sequence[str], what: str) -> Sequence[str]:
     return value or ()
 
 
-def open_catalog(warehouse: str, env: Env, table_defaults: Mapping[str, Any] | None = None) -> Catalog:
+def open_catalog(
+    warehouse: str, env: Env, table_defaults: Mapping[str, Any] | None = None, listeners: str | None = None
+) -> Catalog:
     """Return the catalog of a warehouse directory; see `Catalog`.
 
     Raises:
@@ -766,4 +779,4 @@ def open_catalog(warehouse: str, env: Env, table_defaults: Mapping[str, Any] | N
         env.storage.list(warehouse)
     except StorageError as error:
         raise StorageError(f"cannot open the warehouse '{warehouse}': {error}", path=warehouse) from error
-    return Catalog(warehouse, env, table_defaults or {})
+    return Catalog(warehouse, env, table_defaults or {}, listeners)

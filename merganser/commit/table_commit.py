@@ -12,11 +12,11 @@ before, if that was a moment ago (decision 0080):
    conflict with the change. The rows that the change was made from must be as they were. New rows have to be newer
    than those of S(n): if others have taken their sequence numbers meanwhile, the new files get higher ones. The buckets
    that keys were given have to be those of S(n): new keys join those that others have added meanwhile.
-3. Prepare the changes outside the table that belong to the commit (once; `steps`). Write the metadata files
-   (`metadata_files`): the manifests of delta and changelog and their lists (once; later attempts use them again),
-   merged manifests if there are many old ones, the base list, and an index manifest if index files change. All files
-   are durable and none is visible: a crash leaves orphans. Beside them, check that the schema is still there. A table
-   that was dropped meanwhile, and perhaps created again, gets no snapshot from this writer.
+3. Write the metadata files (`metadata_files`): the manifests of delta and changelog and their lists (once; later
+   attempts use them again), merged manifests if there are many old ones, the base list, and an index manifest if index
+   files change. All files are durable and none is visible: a crash leaves orphans. Beside them, check that the
+   schema is still there. A table that was dropped meanwhile, and perhaps created again, gets no snapshot from this
+   writer. At last the log of the table, if it has one, prepares what the snapshot publishes (`log`).
 4. Create `snapshot-<n+1>`, which must not exist: the commit point. A writer that loses the race goes to 1. Then move
    the hint. A crash in between costs readers one directory listing.
 5. Check that snapshot n is still there (`standing`). If a rollback removed it, or another writer had used the id n+1
@@ -67,10 +67,10 @@ from merganser.commit.conflict import (
     check_undisturbed,
 )
 from merganser.commit.history import History
+from merganser.commit.log import CommitLog, log_of
 from merganser.commit.message import CommitMessage
 from merganser.commit.metadata_files import MetadataFiles
 from merganser.commit.standing import check_hint, check_stands, known_of, withdraw
-from merganser.commit.steps import CommitStep, Steps
 from merganser.commit.turns import Attempts, Turn, take_turn
 from merganser.errors import (
     CommitUnknownError,
@@ -142,9 +142,7 @@ class Change:
             falls; a higher one is a change by itself.
         properties: texts that this snapshot and all later ones record; they replace texts of the same name.
         batch: what tells the rows of a stream's batch from others of the same number; see `committers`.
-        log_offsets: by partition of the log beside the table, the offset after its last row. The offsets of other
-            partitions stay as they are.
-        steps: changes outside the table that succeed or fail together with the commit.
+        log: the log beside the files; None: that of the table.
         turn: the turn of a writer that took it before its sequence numbers; the commit ends it. None: it takes one.
         follows: the state that its writers began with; the first attempt follows it if it is fresh. Else, and after
             a lost attempt, the store is asked.
@@ -177,8 +175,7 @@ class Change:
     watermark: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     batch: str | None = None
-    log_offsets: Mapping[int, int] = field(default_factory=dict)
-    steps: Sequence[CommitStep] = ()
+    log: CommitLog | None = None
     turn: Turn | None = None
     follows: KnownState | None = None
     reads: Reads | None = None
@@ -271,8 +268,15 @@ class TableCommit:
             StorageError, UnsupportedError: the store failed; nothing is visible, as above.
             CommitUnknownError: the outcome is unknown; every file was kept.
         """
+        log = change.log or log_of(self.table, self.env)
+        try:
+            return self._committed(change, log)
+        finally:
+            log.drop()
+
+    def _committed(self, change: Change, log: CommitLog) -> Snapshot | None:
+        """Commit the change beside a log; see `commit`."""
         files = MetadataFiles(self.table, self.reader)
-        steps = Steps(self.table.name, change.steps)
         change = change if change.uuid is not None else replace(change, uuid=self.env.new_id())
         turns, turn = Attempts(self.table, self.env), change.turn
         seconds = dict.fromkeys(("manifests", "publish"), 0.0)
@@ -283,21 +287,18 @@ class TableCommit:
                 try:
                     if turns.lost:
                         self.latest()  # of a long wait there is much to read; the attempt would be too slow to win
-                    begun, state, done, snapshot, change, prepared = self._attempt(change, files, steps)
+                    begun, state, done, snapshot, change, prepared = self._attempt(change, files, log)
                 except CommitUnknownError:
                     raise
                 except MerganserError as error:
                     files.discard()
-                    steps.undo()
                     if isinstance(error, ConflictError):
                         TOTALS.add_conflict(self.table.name, change.kind)
                     raise
                 if prepared is None:
                     files.discard()
                     if done:
-                        steps.after(snapshot)
-                    else:
-                        steps.undo()
+                        self._publish(log, snapshot)
                     return snapshot
                 ready = self.env.seconds()
                 seconds["manifests"] += ready - begun
@@ -306,21 +307,20 @@ class TableCommit:
                     files.clean()
                     turns.end()
                     seconds["publish"] += self.env.seconds() - ready
-                    steps.after(stored)
+                    self._publish(log, stored)
                     return _measured(stored, prepared[0].metrics, turns.lost + 1, {**change.seconds, **seconds})
                 except SnapshotExistsError as error:
                     seconds["publish"] += self.env.seconds() - ready
+                    log.drop()
                     change = replace(change, withdrawn=error.context.get("withdrawn", change.withdrawn))
                     files.discard(keep_delta=change.overwrites is None)
                 except (StorageError, UnsupportedError):  # the store failed, or cannot promise one winner: nothing made
                     files.discard()
-                    steps.undo()
                     raise
             turn = None
             if not turns.wait_for_next(begun):
                 break
         files.discard()
-        steps.undo()
         turns.end()
         TOTALS.add_conflict(self.table.name, change.kind)
         raise ConflictError(
@@ -328,6 +328,19 @@ class TableCommit:
             "row. Nothing of this commit is visible. Try again, or raise 'commit.max-retries' or 'commit.timeout'.",
             table=self.table.name,
         )
+
+    def _publish(self, log: CommitLog, snapshot: Snapshot | None) -> None:
+        """Let readers of the log see a commit that stands. What fails here is made up for by the next commit."""
+        try:
+            log.publish(snapshot)
+        except Exception:
+            _log.warning(
+                "a commit to '%s' stands, and its log does not show it yet. The next commit makes up for it, as does "
+                "`merganser log repair %s`.",
+                self.table.name,
+                self.table.name,
+                exc_info=True,
+            )
 
     def check_computed_from(self, reads: Reads | None, state: TableState) -> None:
         """Refuse rows that a query gave, if what it read has changed up to a state.
@@ -371,7 +384,7 @@ class TableCommit:
                 check_none_waits(entries, state.live, table=self.table.name, snapshot=newest)
 
     def _attempt(
-        self, change: Change, files: MetadataFiles, steps: Steps
+        self, change: Change, files: MetadataFiles, log: CommitLog
     ) -> tuple[float, TableState, bool, Snapshot | None, Change, tuple[Snapshot, LiveFiles] | None]:
         """Return what `_placed` and `_prepare` return, of a state that has not expired meanwhile.
 
@@ -382,7 +395,7 @@ class TableCommit:
         for attempt in REREAD.each():
             begun, state, done, snapshot, change = self._placed(change, files)
             try:
-                prepared = None if done else self._prepare(change, state, files, steps)
+                prepared = None if done else self._prepare(change, state, files, log)
                 break
             except FormatError as error:
                 if attempt.is_last or not self._has_expired(state, error):
@@ -458,7 +471,7 @@ class TableCommit:
         )
 
     def _prepare(
-        self, change: Change, state: TableState, files: MetadataFiles, steps: Steps
+        self, change: Change, state: TableState, files: MetadataFiles, log: CommitLog
     ) -> tuple[Snapshot, LiveFiles] | None:
         """Write the metadata of the snapshot that follows `state`.
 
@@ -480,7 +493,6 @@ class TableCommit:
         untracked = change.untracked({entry.partition for entry in entries}) if change.untracked else ()
         live = self._live_after(state, entries)
         index = self._index_after(change, state, entries)
-        offsets = {**((previous.log_offsets if previous else None) or {}), **change.log_offsets, **steps.before()}
         schemas = SchemaStore(self.table.paths, self.env)
         _, schema_id, lists = self.env.beside(
             self._check_schema,
@@ -536,12 +548,13 @@ class TableCommit:
                 **(counted(state.next_id, change.edit.counts()) if change.edit else {}),
             },
             operation=change.edit.operation if change.edit else None,
-            log_offsets=offsets or None,
+            log_offsets=previous.log_offsets if previous else None,
         )
         known = self._history.committers_after(snapshot, previous, change.batch)
         snapshot = replace(snapshot, properties=committers.properties(snapshot.properties, known))
         if previous and not change.statistics and snapshot.statistics and previous.schema_id != snapshot.schema_id:
             snapshot = replace(snapshot, statistics=None)
+        snapshot = log.prepare(snapshot, previous)
         return replace(snapshot, metrics=self._metrics(snapshot, entries)), live
 
     def _metrics(self, snapshot: Snapshot, entries: Sequence[ManifestEntry]) -> CommitMetrics:

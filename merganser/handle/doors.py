@@ -12,7 +12,7 @@ from merganser.catalogs.filesystem import Catalog, open_catalog
 from merganser.errors import InvalidInputError, NotFoundError, a_type
 from merganser.handle.base import READ_ARGUMENTS
 from merganser.handle.table import Table, open_table
-from merganser.options.catalog import CACHE_MEMORY, FAMILIES, table_defaults
+from merganser.options.catalog import CACHE_MEMORY, FAMILIES, LISTENERS, table_defaults
 from merganser.options.registry import check_catalog_keys, check_keys, find_option, is_of_a_table
 from merganser.storage.cache import Cache
 from merganser.storage.env import Env
@@ -49,7 +49,7 @@ def catalog(
     check_keys(defaults)
     clock = _clock(clock, f"cannot open the warehouse '{text}'")
     storage, root = storage_for(text, given)
-    return open_catalog(root, _env(storage, clock, given), defaults)
+    return open_catalog(root, _env(storage, clock, given), defaults, given.get(LISTENERS.key))
 
 
 def table(

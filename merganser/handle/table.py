@@ -17,6 +17,7 @@ from merganser.handle.reading import ReadVerbs
 from merganser.handle.shard_stream import StreamVerbs
 from merganser.handle.upkeep import UpkeepVerbs
 from merganser.handle.writing import WriteVerbs
+from merganser.log.altering import altered_with_log, touches_log
 from merganser.meta.followed import current_schema
 from merganser.meta.refs import MAIN
 from merganser.meta.schemas import SchemaStore
@@ -62,6 +63,9 @@ class Table(ReadVerbs, WriteVerbs, EditVerbs, UpkeepVerbs, StreamVerbs):
         """
         changes = checked_changes(changes, f"cannot alter '{self.name}'")
         make = set_primary_key if is_rekeying(self.definition, self.env, changes) else alter
+        if touches_log(self.definition, changes):
+            work = partial(make, self.definition, self.env)
+            return replace(self, definition=altered_with_log(self.definition, self.env, changes, work))
         return replace(self, definition=make(self.definition, self.env, changes))
 
     if not TYPE_CHECKING:  # a wrong name is to be found

@@ -27,6 +27,14 @@ LOCAL_SYNC: Final = Option(
     noun=CATALOG,
 )
 
+LISTENERS: Final = Option[str | None](
+    "catalog.listeners",
+    TEXT,
+    None,
+    "Listeners that are told when a table is created or dropped, as module:Class, with commas between.",
+    noun=CATALOG,
+)
+
 _ENDPOINT: Final = TextForm("an address such as 'https://host:9000'", str)
 _CREATE: Final = choice("check", "trust")
 _CREATE_DOC: Final = (
@@ -65,12 +73,13 @@ _ALIASES: Final = {"s3.path-style-access": ("s3.path.style.access",)}
 OPTIONS: Final[tuple[Option[Any], ...]] = (
     LOCAL_SYNC,
     CACHE_MEMORY,
+    LISTENERS,
     *(Option[Any](key, form, default, doc, _ALIASES.get(key, ()), noun=CATALOG) for key, form, default, doc in _STORES),
 )
 TABLE_DEFAULTS: Final = ("table-storage.", "table-default.")
 """What a key begins with that gives new tables the option behind it; the later one wins."""
 
-OWN_FAMILIES: Final = frozenset({"s3", "gs", "az", "local", "cache"})
+OWN_FAMILIES: Final = frozenset({"s3", "gs", "az", "local", "cache", "catalog"})
 """First words of these keys. A key that begins so is meant for us."""
 FAMILIES: Final = OWN_FAMILIES | {"fs", "oss"}
 """First words of all keys that say how a store is reached, here or in other engines."""

@@ -48,8 +48,6 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     # log beside the files
     ("log.format", TEXT, "debezium-json", "Form of rows in the log."),
     ("log.key.format", TEXT, "json", "Form of keys in the log."),
-    ("log.retention", DURATION, None, "How long the log keeps rows."),
-    ("kafka.topic", TEXT, None, "Kafka topic of the log; chosen when the table is created."),
     # reading
     ("scan.bounded", BOOLEAN, None, "Force a read that ends, or one that follows the table."),
     ("scan.max-snapshot.count", INTEGER, -1,
@@ -83,7 +81,6 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
 """Key, form of the text, default, meaning."""
 
 _ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
-    "kafka.topic": ("log.kafka.topic",),
     "scan.max-snapshot.count": ("scan.max-snapshot-count",),
     "scan.remove-normalize": ("log.scan.remove-normalize",),
 }

@@ -542,7 +542,6 @@ LOG_SYSTEM: Final = Option(
     choice("none", "kafka"),
     "none",
     "Log that readers follow with less delay than the files.",
-    state=State.REFUSED,
 )
 LOG_CONSISTENCY: Final = Option(
     "log.consistency", choice("transactional", "eventual"), "transactional",
@@ -551,8 +550,8 @@ LOG_CONSISTENCY: Final = Option(
 )  # fmt: skip
 LOG_CHANGELOG_MODE: Final = Option(
     "log.changelog-mode", choice("auto", "all", "upsert"), "auto",
-    "Rows in the log. all: every kind. upsert: no -U, and deletes by key. auto: upsert with a primary key.",
-    state=State.KEPT,
+    "Rows in the log. all: every kind. upsert: no -U, and deletes by key. auto: upsert with a primary key, unless the "
+    "changelog of the table is complete.",
 )  # fmt: skip
 KAFKA_BOOTSTRAP_SERVERS: Final = Option[str | None](
     "kafka.bootstrap.servers",
@@ -560,7 +559,21 @@ KAFKA_BOOTSTRAP_SERVERS: Final = Option[str | None](
     None,
     "Kafka brokers of the log.",
     aliases=("log.kafka.bootstrap.servers",),
-    state=State.KEPT,
+)
+LOG_WHEN_UNAVAILABLE: Final = Option(
+    "log.when-unavailable", choice("fail", "files-only"), "fail",
+    "If the broker does not answer. fail: writes are refused. files-only: they go on, and readers take their changes "
+    "from the files.",
+)  # fmt: skip
+LOG_RETENTION: Final = Option[timedelta | None](
+    "log.retention", DURATION, None, "How long the log keeps rows. Default: as the broker says."
+)
+KAFKA_TOPIC: Final = Option[str | None](
+    "kafka.topic",
+    TEXT,
+    None,
+    "Kafka topic of the log; chosen when the table is created.",
+    aliases=("log.kafka.topic",),
 )
 
 OPTIONS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Option))

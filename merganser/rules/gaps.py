@@ -66,7 +66,6 @@ def _old_counting(table: TableSchema) -> bool:
 
 
 _ELSEWHERE: Final = "Use another engine for this table."
-_LOG: Final = (w.LOG_SYSTEM, w.LOG_CONSISTENCY)
 
 WRITE_GAPS: Final = (
     _gap("'type' other than 'table'", w.TYPE, _ELSEWHERE),
@@ -76,7 +75,7 @@ WRITE_GAPS: Final = (
     _gap("'pk-clustering-override'", w.PK_CLUSTERING_OVERRIDE, _ELSEWHERE),
     _gap("'data-file.external-paths'", w.DATA_FILE_EXTERNAL_PATHS, _ELSEWHERE),
     Gap("'write-mode' = 'change-log' as older releases stored it", (w.WRITE_MODE,), _old_counting, _ELSEWHERE),
-    Gap("'log.system'", _LOG, _set(*_LOG), _ELSEWHERE),
+    _gap("'log.consistency'", w.LOG_CONSISTENCY, _ELSEWHERE),
     _gap("large object columns ('blob-field')", w.BLOB_FIELD, _ELSEWHERE),
     Gap(
         "'file.format' other than parquet, orc and avro",

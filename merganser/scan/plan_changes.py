@@ -299,23 +299,36 @@ def published_files(
     """
     check_can_read(replace(table.schema, options=table.options), name=table.name, merge=False)
     source = Published(number, number)
-    changelog = from_changelog(table, source)
     with unless_gone(table, env, source):
-        snapshots, _ = _snapshots(table, env, source, changelog=changelog)
+        snapshots, _ = _snapshots(table, env, source, changelog=from_changelog(table, source))
         (snapshot,) = snapshots
-        if not _publishes(snapshot, changelog=changelog):
-            return []
-        (added,) = _added(table, env, [snapshot], changelog=changelog)
-        every = ReadJob(table, tuple(columns), None, {}, what)
-        groups = _groups(table, env, every, snapshot, added)
-        places = {
-            entry.file.name: (table.bucket_directory(entry.partition, entry.bucket), entry.total_buckets)
-            for entry in added
-        }
-        kept = {id(target.file) for group in groups for target, _ in group}
-        if where is not None and what not in WHOLE_CHANGES:
-            found = _groups(table, env, replace(every, where=where), snapshot, added)
-            kept = {id(target.file) for group in found for target, _ in group}
+        return files_published_by(table, env, snapshot, columns=columns, where=where, what=what, by_bucket=by_bucket)
+
+
+def files_published_by(
+    table: TableDef,
+    env: Env,
+    snapshot: Snapshot,
+    *,
+    columns: Sequence[t.Field],
+    where: Predicate | None,
+    what: What,
+    by_bucket: bool = False,
+) -> list[tuple[str, int, PublishedSplit | None]]:
+    """Return the files that a snapshot publishes, which may be about to be created; otherwise as `published_files`."""
+    changelog = from_changelog(table, Published(snapshot.id, snapshot.id))
+    if not _publishes(snapshot, changelog=changelog):
+        return []
+    (added,) = _added(table, env, [snapshot], changelog=changelog)
+    every = ReadJob(table, tuple(columns), None, {}, what)
+    groups = _groups(table, env, every, snapshot, added)
+    places = {
+        entry.file.name: (table.bucket_directory(entry.partition, entry.bucket), entry.total_buckets) for entry in added
+    }
+    kept = {id(target.file) for group in groups for target, _ in group}
+    if where is not None and what not in WHOLE_CHANGES:
+        found = _groups(table, env, replace(every, where=where), snapshot, added)
+        kept = {id(target.file) for group in found for target, _ in group}
     if _come_in_phases(table, groups):
         portions = _bucket_by_bucket(table, groups) if by_bucket else _in_phases(table, groups)
     else:

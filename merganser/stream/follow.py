@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -38,6 +38,10 @@ from merganser.scan.time_travel import epoch_ms
 from merganser.storage.env import Env
 from merganser.stream.line import Line, check_columns_stay
 from merganser.stream.starts import start_of
+from merganser.stream.waiting import Waiting
+
+if TYPE_CHECKING:
+    from merganser.log.tail import LogCommit
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,8 @@ class TableStream(Iterator[pa.Table | Gap]):
         if self._consumer is not None:
             check_consumer_id(self._consumer, what=action)
         self._line = Line(self._table, env, self._consumer)
+        plain = what is What.CHANGED and table.options.get(r.STREAMING_READ_SNAPSHOT_DELAY) is None
+        self._waiting = Waiting(table, env, listens=follow and plain)
         self._initial: State | MadeSince | None = None
         position = None
         if self._consumer is not None and not table.options.get(r.CONSUMER_IGNORE_PROGRESS):
@@ -175,11 +181,15 @@ class TableStream(Iterator[pa.Table | Gap]):
         if self._line.last is not None and self._bounds.end_before(self._line.last):  # so do all that come
             raise StopIteration
         while True:
-            snapshot = self._awaited()
+            snapshot, logged = self._awaited()
             if snapshot is None or self._bounds.end_before(snapshot):
                 raise StopIteration
-            found = self._published(snapshot)
-            gap = self._gap_at(snapshot)  # not before: what an overwrite replaced may expire while it is read
+            gap = None
+            if logged is not None:
+                found = self._logged(snapshot, logged)
+            else:
+                found = self._published(snapshot)
+                gap = self._gap_at(snapshot)  # not before: what an overwrite replaced may expire while it is read
             self._line.last = snapshot
             self._next = snapshot.id + 1
             if found.num_rows:
@@ -190,21 +200,27 @@ class TableStream(Iterator[pa.Table | Gap]):
             if self._consumer is not None:
                 self._keep(self._next)
 
-    def _awaited(self) -> Snapshot | None:
-        """Return the next snapshot, when it is there; None: the stream ends."""
+    def _awaited(self) -> tuple[Snapshot | None, LogCommit | None]:
+        """Return the next snapshot, when it is there, and its rows if the log has them; None: the stream ends."""
         interval_ms = self._table.options.get(r.CONTINUOUS_DISCOVERY_INTERVAL).total_seconds() * 1000
         delay = self._table.options.get(r.STREAMING_READ_SNAPSHOT_DELAY)
         delay_ms = 0 if delay is None else delay.total_seconds() * 1000
         while True:
             if self._bounds.snapshot is not None and self._next > self._bounds.snapshot:
-                return None
-            found = self._line.get(self._next, waits=self._follow)
-            if found is not None and self._env.now_ms() - found.time_millis >= delay_ms:
-                return found
-            if not self._follow:
-                return None
+                return None, None
+            if self._waiting.looks:
+                found = self._line.get(self._next, waits=self._follow)
+                if found is not None and self._env.now_ms() - found.time_millis >= delay_ms:
+                    return found, None
+                if not self._follow:
+                    return None, None
+                if self._waiting.was_rolled_back:
+                    self._line.check_unbroken()
+                self._waiting.looked(interval_ms)
             self._stay_known()
-            self._env.sleep_ms(interval_ms)
+            logged = self._waiting.wait(self._next, interval_ms)
+            if logged is not None:
+                return logged.mark.shown(), logged
 
     def _stay_known(self) -> None:
         """Write the position of the consumer again in good time: upkeep drops consumers that nobody has touched."""
@@ -242,6 +258,14 @@ class TableStream(Iterator[pa.Table | Gap]):
         ):
             return self._exchanged(table, snapshot)
         return changes.to_arrow()
+
+    def _logged(self, snapshot: Snapshot, commit: LogCommit) -> pa.Table:
+        """Return what the log has of a snapshot."""
+        table = self._current(snapshot)
+        rows = commit.rows(as_of(table, self._env, snapshot.schema_id))
+        if self._where is not None:
+            rows = self._where.apply(rows)
+        return rows.select([field.name for field in self._chosen(table)])
 
     def _exchanged(self, table: TableDef, snapshot: Snapshot) -> pa.Table:
         """Return the rows that an overwrite removed, then those that it added."""

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from merganser.commit.committers import Newest
 from merganser.commit.conflict import Reads
+from merganser.commit.log import log_of
 from merganser.commit.message import CommitMessage, Committed
 from merganser.commit.table_commit import Change, TableCommit
 from merganser.commit.turns import Turn, rest_if_crowded, take_turn
@@ -153,7 +154,9 @@ class Transaction:
 
         Raises:
             ConflictError: the table was dropped since it was opened.
+            StorageError: the log of the table cannot be written.
         """
+        log_of(self.table, self.env).check()
         commits = TableCommit(self.table, self.env)
         known = self._known
         if rest_if_crowded(self.table, self.env) or known is None or not known.is_fresh(self.env):

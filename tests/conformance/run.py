@@ -101,7 +101,7 @@ def _log_system(case: Case, door: Door) -> Verdict:
     if not known("log.system"):
         raise not_built("the log system")
     if "checks" in case:
-        raise Skip("the log system needs a broker")
+        raise Skip("its checks need a broker: tests/log/test_cases runs it")
     return _table(case, door)
 
 

@@ -1,0 +1,508 @@
+"""Commits and the log: one producer for each table, which gives the log what snapshots publish, in their order.
+
+    prepare   begin a transaction of Kafka, send the records of the snapshot, wait until the broker has them
+    publish   end the transaction: readers see the records
+    drop      abort it
+
+Kafka lets one producer with a transactional id be at work, and the id is that of the table. Who begins fences the one
+before, and the broker aborts what that one had open. So the log has one writer at a time, transactions come one after
+the other, and in the order of snapshots: before a producer sends a snapshot, it sends those that the log lacks. It
+knows which by the last record of each partition; a transaction shows in all partitions or in none.
+
+So a process may stop anywhere:
+
+    before the snapshot is created        the transaction is aborted, by the next producer or after its time-out
+    between the snapshot and `publish`    the same, and the next producer sends the snapshot again, from its files
+    a producer was fenced meanwhile       it looks whether the other one has sent the snapshot, and else sends it
+
+Records of one snapshot come once: it is sent again only if its transaction was aborted.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+
+from merganser.commit.log import CommitLog
+from merganser.errors import ConflictError, StorageError
+from merganser.log.contents import FILES_ONLY, Contents, contents_of, is_files_only, mode_of
+from merganser.log.kafka import (
+    TIMEOUT_S,
+    admin_of,
+    client_settings,
+    kafka,
+    partition_count,
+    told,
+    topic_of,
+    unavailable,
+)
+from merganser.log.mark import CONTROL_KEY, HEADER, Mark, mark_from
+from merganser.log.records import encode
+from merganser.meta.changelogs import ChangelogStore
+from merganser.meta.schemas import SchemaStore
+from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshots import SnapshotStore
+from merganser.meta.table_def import TableDef
+from merganser.options import write as w
+from merganser.schema.row_kind import SYMBOLS
+from merganser.schema.table_schema import CHANGE_KIND
+from merganser.storage.env import Env
+
+_SEND_S: Final = 60.0
+"""So long the broker may take to have the records of a commit."""
+_ASK_S: Final = 5.0
+"""A broker that answered so long ago is asked again before a write begins."""
+_REST_S: Final = 10.0
+"""So long a broker that did not answer is asked nothing, where the files are enough."""
+_PROBE: Final = 16
+"""So many offsets before its end a partition is searched for its last record first."""
+_WIDER: Final = 8
+
+_log = logging.getLogger(__name__)
+_logs: dict[tuple[int, str, str], _TableLog] = {}
+_lock: Final = threading.Lock()
+
+
+def log_of(table: TableDef, env: Env) -> CommitLog:
+    """Return the log of one commit to a table; see `merganser.commit.log`."""
+    topic = topic_of(table)
+    place = os.getpid(), str(table.options.get(w.KAFKA_BOOTSTRAP_SERVERS)), topic
+    with _lock:
+        log = _logs.get(place)
+        if log is None:
+            log = _logs[place] = _TableLog(topic)
+    return _Commit(table, env, log)
+
+
+@dataclass
+class _Commit:
+    """The log during one commit; see `CommitLog`."""
+
+    table: TableDef
+    env: Env
+    log: _TableLog
+    _held: bool = False
+    _prepared: Snapshot | None = None
+
+    def check(self) -> None:
+        """Refuse to write if the broker does not answer, unless the files are enough."""
+        if self._takes_files or not self.log.lock.acquire(blocking=False):
+            return
+        self._held = True
+        try:
+            self._with_a_producer(lambda: self.log.ask(self.table, self.env))
+        finally:
+            self._release()
+
+    def prepare(self, snapshot: Snapshot, previous: Snapshot | None) -> Snapshot:
+        """Send what a snapshot publishes, for nobody to see."""
+        self.drop()
+        self.log.lock.acquire()
+        self._held = True
+        try:
+            self.log.check_awake(self.table, self.env)
+            offsets = self._with_a_producer(lambda: self.log.prepared(self.table, self.env, snapshot, previous))
+        except StorageError as error:
+            if not self._takes_files:
+                raise
+            self._release()
+            self.log.rest(self.env)
+            _log.warning("snapshot %d of '%s' is in the files alone: %s", snapshot.id, self.table.name, error.message)
+            return replace(snapshot, properties={**(snapshot.properties or {}), FILES_ONLY: str(snapshot.id)})
+        self._prepared = snapshot
+        return replace(snapshot, log_offsets={**(snapshot.log_offsets or {}), **offsets} or None)
+
+    def publish(self, snapshot: Snapshot | None) -> None:
+        """Show it."""
+        prepared, self._prepared = self._prepared, None
+        if snapshot is not None and is_files_only(snapshot):
+            return
+        if not self._held:
+            self.log.lock.acquire()
+            self._held = True
+        try:
+            if prepared is not None and snapshot is not None and _is_same(prepared, snapshot):
+                try:
+                    self.log.show(prepared)
+                    return
+                except kafka.KafkaException:
+                    self.log.forget()
+            self._with_a_producer(lambda: self.log.catch_up(self.table, self.env))
+        finally:
+            self._release()
+
+    def drop(self) -> None:
+        """Forget what was prepared."""
+        if self._prepared is not None:
+            self._prepared = None
+            self.log.abort()
+        self._release()
+
+    @property
+    def _takes_files(self) -> bool:
+        return bool(self.table.options.get(w.LOG_WHEN_UNAVAILABLE) == "files-only")
+
+    def _release(self) -> None:
+        if self._held:
+            self._held = False
+            self.log.lock.release()
+
+    def _with_a_producer(self, work: Callable[[], Any]) -> Any:
+        """Return what work gives; if the producer was fenced or is of no use any more, with another one.
+
+        Raises:
+            StorageError: the broker does not do it.
+        """
+        for last in (False, True):
+            try:
+                return work()
+            except kafka.KafkaException as error:
+                self.log.forget()
+                if last:
+                    raise unavailable(self.table, "write the log", error) from error
+            except BaseException:
+                self.log.abort()
+                raise
+        raise AssertionError("the last turn returns or raises")
+
+
+class _TableLog:
+    """The log of a table in this process.
+
+    Attributes:
+        lock: held from the begin of a transaction to its end.
+    """
+
+    def __init__(self, topic: str) -> None:
+        self.lock = threading.Lock()
+        self._topic = topic
+        self._producer: Any = None
+        self._through: Snapshot | None = None  # the log has what snapshots up to this one publish
+        self._published = 0  # the last snapshot that has something in the log
+        self._partitions = 0
+        self._open = False
+        self._answered = -math.inf
+        self._rests_until = -math.inf
+
+    def ask(self, table: TableDef, env: Env) -> None:
+        """Ask the broker for a sign of life, if the last one was some time ago."""
+        if self._producer is None:
+            self._begin(table)
+        elif env.seconds() - self._answered > _ASK_S:
+            partition_count(table, self._producer, self._topic)
+        self._answered = env.seconds()
+
+    def rest(self, env: Env) -> None:
+        """Ask nothing of the broker for a while: each question would take its time-out."""
+        self._rests_until = env.seconds() + _REST_S
+
+    def check_awake(self, table: TableDef, env: Env) -> None:
+        """Refuse to ask a broker that rests.
+
+        Raises:
+            StorageError: it does.
+        """
+        if env.seconds() < self._rests_until:
+            raise unavailable(table, "write the log", "it did not answer a moment ago")
+
+    # one transaction
+
+    def prepared(self, table: TableDef, env: Env, snapshot: Snapshot, previous: Snapshot | None) -> dict[int, int]:
+        """Send what a snapshot publishes in a transaction that stays open, and return the offsets behind it."""
+        self.ask(table, env)
+        through = self._through
+        if previous is None or through is None or not _is_same(previous, through):
+            self.catch_up(table, env, end=snapshot.id - 1)
+        return self._sent(contents_of(table, env, snapshot), env, snapshot)
+
+    def show(self, snapshot: Snapshot) -> None:
+        """End the transaction of a snapshot."""
+        if self._open:
+            self._producer.commit_transaction(_SEND_S)
+            self._open = False
+            self._published = snapshot.id
+        self._through = snapshot
+
+    def abort(self) -> None:
+        """End the transaction without a trace. If that fails, the next producer does it."""
+        if not self._open:
+            return
+        self._open = False
+        try:
+            self._producer.abort_transaction(TIMEOUT_S)
+        except kafka.KafkaException:
+            self.forget()
+
+    def forget(self) -> None:
+        """Drop the producer: it was fenced, or failed. The next one aborts what it had open."""
+        self._producer, self._open, self._through = None, False, None
+
+    def _begin(self, table: TableDef) -> None:
+        """Have a producer, and know what the log has."""
+        if self._producer is not None:
+            return
+        settings = client_settings(table)
+        producer = kafka.Producer(
+            {
+                "linger.ms": 0,
+                "compression.type": "zstd",
+                "queue.buffering.max.messages": 1_000_000,
+                "queue.buffering.max.kbytes": 1_000_000,
+                **settings,
+                "transactional.id": f"merganser-{self._topic}",
+                "enable.idempotence": True,
+            }
+        )
+        self._partitions = partition_count(table, producer, self._topic)
+        if not self._partitions:
+            raise ConflictError(
+                f"cannot write the log of '{table.name}': there is no topic '{self._topic}' any more. Nothing was "
+                "committed. Make it again with `merganser log repair`, or set 'log.system' = 'none'.",
+                table=table.name,
+            )
+        producer.init_transactions(_SEND_S)
+        self._producer = producer
+        last = _last_marks(table, self._topic, self._partitions, lambda _: True)
+        newest = max(last, key=lambda mark: mark.snapshot, default=None)
+        self._through = None if newest is None else newest.shown()
+        self._published = 0 if newest is None else newest.snapshot
+
+    def _sent(self, contents: Contents, env: Env, snapshot: Snapshot) -> dict[int, int]:
+        """Send what a snapshot publishes in a transaction that stays open, and return the offsets behind it."""
+        if contents.is_empty:
+            return {}
+        table = contents.table
+        parts = range(self._partitions) if contents.in_files else contents.buckets
+        mark = Mark(
+            snapshot.id,
+            snapshot.base_manifest_list,
+            snapshot.delta_manifest_list,
+            self._published,
+            snapshot.schema_id,
+            len(parts),
+            snapshot.time_millis,
+            snapshot.commit_user,
+            snapshot.commit_identifier,
+            files=contents.in_files,
+            watermark=snapshot.watermark,
+        )
+        if contents.in_files:
+            return self._sent_records(table, mark, {part: iter(()) for part in parts})
+        return self._sent_records(
+            table, mark, {bucket: map(partial(_records, table), contents.rows(env, bucket)) for bucket in parts}
+        )
+
+    def _sent_records(
+        self,
+        table: TableDef,
+        mark: Mark,
+        parts: dict[int, Iterator[tuple[Sequence[bytes | None], Sequence[bytes | None]]]],
+    ) -> dict[int, int]:
+        """Send records by partition in a transaction that stays open, and return the offsets behind them."""
+        self._grow(table, max(parts) + 1)
+        self._producer.begin_transaction()
+        self._open = True
+        ends: dict[int, int] = {}
+        failures: list[Any] = []
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is None:
+                ends[message.partition()] = message.offset() + 1
+            else:
+                failures.append(error)
+
+        headers, last = [(HEADER, mark.to_bytes())], [(HEADER, replace(mark, ends=True).to_bytes())]
+        for part, batches in parts.items():
+            waiting: tuple[bytes | None, bytes | None] | None = None
+            for keys, values in batches:
+                for record in zip(keys, values, strict=True):
+                    if waiting is not None:
+                        self._produce(part, *waiting, headers)
+                    waiting = record
+            # A commit may have no record in a partition that its files name: then a record without a row ends it.
+            self._produce(part, *(waiting or (CONTROL_KEY, b"")), last, delivered)
+        self._flush()
+        if failures:
+            raise kafka.KafkaException(failures[0])
+        if len(ends) < len(parts):
+            raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT))
+        return ends
+
+    def _flush(self) -> None:
+        """Wait until the broker has all records, unless it takes none for a while."""
+        left, since = len(self._producer), time.monotonic()
+        while left:
+            now = self._producer.flush(0.5)
+            if now < left:
+                left, since = now, time.monotonic()
+            elif time.monotonic() - since > TIMEOUT_S:
+                raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT))
+
+    def _produce(
+        self, part: int, key: bytes | None, value: bytes | None, headers: list[Any], delivered: Any = None
+    ) -> None:
+        how = {} if delivered is None else {"on_delivery": delivered}
+        while True:
+            try:
+                self._producer.produce(self._topic, value, key, part, headers=headers, **how)
+                return
+            except BufferError:  # the broker is slower than we are
+                self._producer.poll(0.1)
+
+    def _grow(self, table: TableDef, partitions: int) -> None:
+        """Have so many partitions: buckets are added as keys arrive, and by rescales."""
+        if partitions <= self._partitions:
+            return
+        with told(table, "add partitions to the log"):
+            admin = admin_of(table)  # it has to live until its answer has come
+            admin.create_partitions([kafka.admin.NewPartitions(self._topic, partitions)])[self._topic].result(TIMEOUT_S)
+            until = time.monotonic() + TIMEOUT_S
+            while (found := partition_count(table, self._producer, self._topic)) < partitions:
+                if time.monotonic() > until:
+                    raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT))
+                time.sleep(0.01)
+        self._partitions = found
+
+    # what the log lacks
+
+    def catch_up(self, table: TableDef, env: Env, end: int | None = None) -> None:
+        """Send, and show, what snapshots publish that the log lacks.
+
+        Args:
+            end: the last of these snapshots; None: the newest.
+        """
+        self._begin(table)
+        store = SnapshotStore(table.paths, env, table.name)
+        newest = store.latest_id() or 0 if end is None else end
+        through = self._still_there(table, env, store, self._through)
+        start = _first_logged(table, env, store) if through is None else through.id + 1
+        changelogs = ChangelogStore(table.paths, env)
+        for number in range(start, newest + 1):
+            snapshot = store.get(number) or changelogs.get(number)
+            if snapshot is None:  # it has expired
+                continue
+            contents = contents_of(table, env, snapshot)
+            self._sent(contents, env, snapshot)
+            self.show(snapshot)
+
+    def _still_there(
+        self, table: TableDef, env: Env, store: SnapshotStore, through: Snapshot | None
+    ) -> Snapshot | None:
+        """Return the newest snapshot that the log has, after the log was told of a rollback."""
+        if through is None:
+            return None
+        now = store.get(through.id)
+        if now is not None and _is_same(now, through):
+            return through
+        newest = store.latest_id() or 0
+        if now is None and newest > through.id:
+            return through  # it has expired
+        kept = _last_marks(
+            table,
+            self._topic,
+            self._partitions,
+            lambda mark: (one := store.get(mark.snapshot)) is not None and _is_same(one, mark.shown()),
+        )
+        found = max(kept, key=lambda mark: mark.snapshot, default=None)
+        to = 0 if found is None else found.snapshot
+        mark = Mark(to, "", "", to, table.schema.id, self._partitions, env.now_ms(), "", 0, back=True)
+        if found is not None:
+            mark = replace(found, parts=self._partitions, back=True, ends=False, files=False)
+        self._sent_records(table, mark, {part: iter(()) for part in range(self._partitions)})
+        self._published = to
+        back = mark.shown()
+        self.show(back)
+        return back if found is not None else None
+
+
+def _records(table: TableDef, rows: pa.Table) -> tuple[Sequence[bytes | None], Sequence[bytes | None]]:
+    """Return the keys and values of rows."""
+    kinds = rows.column(CHANGE_KIND.name)
+    codes = pa.compute.index_in(kinds, pa.array(SYMBOLS)).combine_chunks().cast(pa.int8())
+    made = encode(rows.drop_columns([CHANGE_KIND.name]), codes, table.schema, mode_of(table))
+    return made.keys if made.keys is not None else [None] * len(made.values), made.values
+
+
+def _is_same(one: Snapshot, other: Snapshot) -> bool:
+    return (one.id, one.base_manifest_list, one.delta_manifest_list) == (
+        other.id,
+        other.base_manifest_list,
+        other.delta_manifest_list,
+    )
+
+
+def _first_logged(table: TableDef, env: Env, store: SnapshotStore) -> int:
+    """Return the first snapshot whose changes the log is to have: those since the table has it."""
+    schemas = SchemaStore(table.paths, env)
+    since = table.schema.id
+    while since and schemas.load(since - 1).options.get(w.LOG_SYSTEM) != "none":
+        since -= 1
+    if not since:
+        return store.earliest_id() or 1
+    found = store.first(lambda one: one.schema_id >= since)
+    return (store.latest_id() or 0) + 1 if found is None else found.id
+
+
+def _last_marks(table: TableDef, topic: str, partitions: int, wanted: Callable[[Mark], bool]) -> list[Mark]:
+    """Return, of each partition of the log, the mark of the last record for which something holds.
+
+    Raises:
+        StorageError: the broker does not answer.
+    """
+    consumer = kafka.Consumer(
+        {
+            **client_settings(table),
+            "group.id": f"merganser-{topic}",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+    )
+    try:
+        found: dict[int, Mark] = {}
+        bounds = {
+            part: consumer.get_watermark_offsets(kafka.TopicPartition(topic, part), TIMEOUT_S)
+            for part in range(partitions)
+        }
+        width = _PROBE
+        searched = {part: high for part, (_, high) in bounds.items()}
+        while todo := {part for part, (low, _) in bounds.items() if part not in found and searched[part] > low}:
+            starts = {part: max(bounds[part][0], bounds[part][1] - width) for part in todo}
+            consumer.assign([kafka.TopicPartition(topic, part, at) for part, at in starts.items()])
+            for part, mark in _marks(consumer, todo):
+                if wanted(mark):
+                    found[part] = mark
+            searched |= starts
+            width *= _WIDER
+        return list(found.values())
+    finally:
+        consumer.close()
+
+
+def _marks(consumer: Any, parts: Iterable[int]) -> Iterator[tuple[int, Mark]]:
+    """Yield the marks of all records up to the ends of partitions."""
+    left = set(parts)
+    until = time.monotonic() + _SEND_S
+    while left:
+        messages = consumer.consume(1000, 1.0)
+        for message in messages:
+            error = message.error()
+            if error is None:
+                headers = dict(message.headers() or ())
+                if HEADER in headers:
+                    yield message.partition(), mark_from(headers[HEADER])
+            elif error.code() == kafka.KafkaError._PARTITION_EOF:
+                left.discard(message.partition())
+            else:
+                raise kafka.KafkaException(error)
+        if not messages and time.monotonic() > until:
+            raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT))

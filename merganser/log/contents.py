@@ -1,0 +1,98 @@
+"""What a snapshot puts into the log: the rows that it publishes, by partition of the log.
+
+These are the rows that readers of the files get, so a reader may take any snapshot from either. What readers of the
+files have to work out stays there: the log then says that the snapshot is in the files (`Mark.files`).
+
+    the snapshot                                        the log
+    publishes rows                                      has them
+    is an overwrite, or left changes out                says so
+    was made while the broker did not answer            says so, later
+    publishes nothing, as most compactions              has nothing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from merganser.meta.followed import as_of
+from merganser.meta.snapshot import OVERWRITE, Snapshot
+from merganser.meta.table_def import TableDef
+from merganser.meta.tracking import left_out
+from merganser.options import write as w
+from merganser.scan.forms import columns_of
+from merganser.scan.gaps import gap_of
+from merganser.scan.plan_changes import files_published_by
+from merganser.scan.read import read_split
+from merganser.scan.split import PublishedSplit, ReadJob, What
+from merganser.storage.env import Env
+
+FILES_ONLY: Final = "merganser.log.files-only"
+"""The property of a snapshot that was made while the broker did not answer: its id, as others may carry it on."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a snapshot puts into the log.
+
+    Attributes:
+        table: the table with the schema of the rows.
+        buckets: by bucket, the files with its rows; in the order of the rows.
+        in_files: the changes are in the files alone.
+    """
+
+    table: TableDef
+    buckets: dict[int, list[PublishedSplit]]
+    in_files: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the log needs nothing."""
+        return not self.buckets and not self.in_files
+
+    def rows(self, env: Env, bucket: int) -> Iterator[pa.Table]:
+        """Yield the rows of a bucket, the kind in the column `_row_kind`, then the columns of the table."""
+        job = ReadJob(self.table, columns_of(What.CHANGED, self.table), None, {}, What.CHANGED)
+        for split in self.buckets[bucket]:
+            yield from read_split(job, split, env.storage)
+
+
+def contents_of(table: TableDef, env: Env, snapshot: Snapshot) -> Contents:
+    """Return what a snapshot puts into the log; it stands, or is about to be created.
+
+    Raises:
+        FormatError: metadata is damaged or missing.
+    """
+    table = as_of(table, env, snapshot.schema_id)
+    changelog = table.options.get(w.CHANGELOG_PRODUCER) != "none"
+    if snapshot.commit_kind == OVERWRITE or is_files_only(snapshot) or left_out(snapshot) != frozenset():
+        return Contents(table, {}, in_files=True)
+    if gap_of(table, env, snapshot, None, changelog=changelog) != frozenset():
+        return Contents(table, {}, in_files=True)
+    columns = columns_of(What.CHANGED, table)
+    if table.moves_keys or table.postpones:  # rows of several buckets come in phases, or have no bucket yet
+        found = files_published_by(table, env, snapshot, columns=columns, where=None, what=What.CHANGED)
+        return Contents(table, {}, in_files=bool(found))
+    buckets: dict[int, list[PublishedSplit]] = {}
+    for directory, _, split in files_published_by(
+        table, env, snapshot, columns=columns, where=None, what=What.CHANGED, by_bucket=False
+    ):
+        if split is not None:
+            buckets.setdefault(int(directory.rpartition("bucket-")[2]), []).append(split)
+    return Contents(table, dict(sorted(buckets.items())))
+
+
+def is_files_only(snapshot: Snapshot) -> bool:
+    """Return whether the log has nothing of a snapshot, since the broker did not answer."""
+    return (snapshot.properties or {}).get(FILES_ONLY) == str(snapshot.id)
+
+
+def mode_of(table: TableDef) -> str:
+    """Return "upsert" or "all"; auto is upsert for a table with a key, unless its changelog is complete."""
+    asked = table.options.get(w.LOG_CHANGELOG_MODE)
+    if asked != "auto":
+        return str(asked)
+    return "upsert" if table.keyed and table.options.get(w.CHANGELOG_PRODUCER) == "none" else "all"

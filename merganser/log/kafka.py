@@ -1,0 +1,112 @@
+"""Kafka as the log uses it: settings of clients, topics, and errors in the words of merganser.
+
+Options of a table that begin with `kafka.` go to the client as they are, without that beginning; see
+https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from merganser.errors import InvalidInputError, StorageError
+from merganser.meta.table_def import TableDef
+from merganser.options import write as w
+
+kafka: Any = None
+"""The package of the client; None: it is not installed."""
+with suppress(ImportError):
+    kafka = importlib.import_module("confluent_kafka")
+    importlib.import_module("confluent_kafka.admin")
+
+_PREFIX: Final = "kafka."
+_OURS: Final = frozenset(["bootstrap.servers", "topic"])
+TIMEOUT_S: Final = 10.0
+"""So long the broker may take to answer a question of the driver."""
+
+
+def topic_of(table: TableDef) -> str:
+    """Return the topic of a table with a log."""
+    found: str | None = table.options.get(w.KAFKA_TOPIC)
+    if not found:
+        raise InvalidInputError(
+            f"'{table.name}' has 'log.system' = 'kafka' and no 'kafka.topic', which is set when a table is created. "
+            "Set 'log.system' with Table.alter, or create the table with it.",
+            table=table.name,
+        )
+    return found
+
+
+def client_settings(table: TableDef) -> dict[str, Any]:
+    """Return what every client of the log of a table is told.
+
+    Raises:
+        InvalidInputError: the client is not installed.
+    """
+    if kafka is None:
+        raise InvalidInputError(
+            f"'{table.name}' has a log, and the client of Kafka is not installed. Install it: "
+            "pip install 'merganser[kafka]'.",
+            table=table.name,
+        )
+    own = {key: text for key, text in table.options.items() if key.startswith(_PREFIX)}
+    told = {key.removeprefix(_PREFIX): text for key, text in own.items()}
+    passed = {key: text for key, text in told.items() if key not in _OURS}
+    return {"bootstrap.servers": table.options.get(w.KAFKA_BOOTSTRAP_SERVERS), "log_level": 2, **passed}
+
+
+def admin_of(table: TableDef) -> Any:
+    """Return a client that makes, changes and drops topics."""
+    return kafka.admin.AdminClient(client_settings(table))
+
+
+def partition_count(table: TableDef, client: Any, topic: str) -> int:
+    """Return the number of partitions of a topic; 0: there is no such topic.
+
+    Args:
+        client: any client of the broker.
+    """
+    with told(table, "ask for the topic"):
+        known = client.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+        if known.error is not None:
+            if known.error.code() == kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return 0
+            raise kafka.KafkaException(known.error)
+        return len(known.partitions)
+
+
+def unavailable(table: TableDef, action: str, error: Any) -> StorageError:
+    """Return the error of a broker that does not do what is asked.
+
+    Args:
+        action: what could not be done, such as "read its log".
+    """
+    servers = table.options.get(w.KAFKA_BOOTSTRAP_SERVERS)
+    return StorageError(
+        f"cannot {action} of '{table.name}': {_said(error)}. Kafka is asked at '{servers}' "
+        f"('{w.KAFKA_BOOTSTRAP_SERVERS.key}'). The table and its files are as they were. Try again when the broker "
+        "answers.",
+        path=str(servers),
+    )
+
+
+@contextmanager
+def told(table: TableDef, action: str) -> Iterator[None]:
+    """Raise errors of the client as ours; see `unavailable`."""
+    try:
+        yield
+    except kafka.KafkaException as error:
+        raise unavailable(table, action, error) from error
+
+
+def code_of(error: Any) -> int | None:
+    """Return the code of an error of the client, or None."""
+    given = error.args[0] if getattr(error, "args", None) else error
+    return given.code() if hasattr(given, "code") else None
+
+
+def _said(error: Any) -> str:
+    given = error.args[0] if getattr(error, "args", None) else error
+    return str(given.str()) if hasattr(given, "str") else str(given)

@@ -1,0 +1,110 @@
+"""Mark: what every record of the log says of its commit, in the header `merganser`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from merganser.errors import FormatError
+from merganser.meta.snapshot import Snapshot
+
+HEADER: Final = "merganser"
+CONTROL_KEY: Final = b"merganser"
+"""Key of records without a row. Keys of rows are JSON objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The commit of a record.
+
+    Attributes:
+        snapshot: the snapshot that publishes the row.
+        base, delta: names of its lists, by which it is known: ids are used again after a rollback.
+        after: the snapshot before it that published something; 0: none is known. Those in between published nothing.
+        schema: the schema of the row.
+        parts: how many partitions of the log have records of the commit.
+        ends: it is the last record of the commit in its partition.
+        back: the table was rolled back to this snapshot.
+        files: the changes of the snapshot are in the files alone, such as those of an overwrite.
+        time_ms: when the commit was made, in epoch milliseconds.
+        watermark: that of the snapshot.
+        user, identifier: the committer, and which of the committer's commits it is.
+    """
+
+    snapshot: int
+    base: str
+    delta: str
+    after: int
+    schema: int
+    parts: int
+    time_ms: int
+    user: str
+    identifier: int
+    ends: bool = False
+    files: bool = False
+    back: bool = False
+    watermark: int | None = None
+
+    def to_bytes(self) -> bytes:
+        """Return the value of the header."""
+        told: dict[str, Any] = {
+            "snapshot": self.snapshot,
+            "base": self.base,
+            "delta": self.delta,
+            "after": self.after,
+            "schema": self.schema,
+            "parts": self.parts,
+            "time": self.time_ms,
+            "user": self.user,
+            "identifier": self.identifier,
+        }
+        if self.watermark is not None:
+            told["watermark"] = self.watermark
+        told |= {
+            name: True for name, is_so in (("ends", self.ends), ("files", self.files), ("back", self.back)) if is_so
+        }
+        return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+
+    def shown(self) -> Snapshot:
+        """Return the snapshot as far as the log tells of it."""
+        return Snapshot(
+            id=self.snapshot,
+            schema_id=self.schema,
+            base_manifest_list=self.base,
+            delta_manifest_list=self.delta,
+            commit_user=self.user,
+            commit_identifier=self.identifier,
+            commit_kind="APPEND",
+            time_millis=self.time_ms,
+            watermark=self.watermark,
+        )
+
+
+@lru_cache(maxsize=64)
+def mark_from(data: bytes) -> Mark:
+    """Return the mark in a header.
+
+    Raises:
+        FormatError: it is damaged.
+    """
+    try:
+        told = json.loads(data)
+        return Mark(
+            told["snapshot"],
+            told["base"],
+            told["delta"],
+            told["after"],
+            told["schema"],
+            told["parts"],
+            told["time"],
+            told["user"],
+            told["identifier"],
+            told.get("ends", False),
+            told.get("files", False),
+            told.get("back", False),
+            told.get("watermark"),
+        )
+    except (ValueError, TypeError, KeyError) as error:
+        raise FormatError(f"a record of the log has a damaged header: {data[:200]!r}") from error

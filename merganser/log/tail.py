@@ -1,0 +1,171 @@
+"""LogTail: the newest records of a log, put together to commits, in the order of their snapshots.
+
+A commit is there once all partitions that it wrote have given its records. Kafka shows them together, and a consumer
+gets them one partition after the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Final
+
+import pyarrow as pa
+
+from merganser.log.kafka import TIMEOUT_S, client_settings, kafka, partition_count, told, topic_of
+from merganser.log.mark import CONTROL_KEY, HEADER, Mark, mark_from
+from merganser.log.records import decode
+from merganser.meta.table_def import TableDef
+from merganser.schema.row_kind import symbols
+from merganser.schema.table_schema import CHANGE_KIND
+
+_AT_ONCE: Final = 10_000
+"""Records that are taken from the client at a time."""
+
+
+@dataclass
+class LogCommit:
+    """The records of a commit.
+
+    Attributes:
+        mark: what its records say of it.
+        parts: by partition, keys and values of its rows.
+        ended: partitions whose last record is here.
+    """
+
+    mark: Mark
+    parts: dict[int, tuple[list[bytes | None], list[bytes | None]]] = field(default_factory=dict)
+    ended: set[int] = field(default_factory=set)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all records are here."""
+        return len(self.ended) == self.mark.parts
+
+    def rows(self, table: TableDef) -> pa.Table:
+        """Return the rows, the kind in the column `_row_kind`, then the columns of the table.
+
+        Args:
+            table: with the schema of the commit.
+
+        Raises:
+            FormatError: a record is damaged.
+        """
+        keys = [key for part in sorted(self.parts) for key in self.parts[part][0]]
+        values = [value for part in sorted(self.parts) for value in self.parts[part][1]]
+        rows, kinds = decode(keys if table.keyed else None, values, table.schema)
+        return rows.add_column(0, CHANGE_KIND.name, symbols(kinds))
+
+
+class LogTail:
+    """The commits of a log from now on. What was shown before is in the files."""
+
+    def __init__(self, table: TableDef) -> None:
+        self._went_back = False
+        self._table = table
+        self._topic = topic_of(table)
+        self._consumer = kafka.Consumer(
+            {
+                "fetch.wait.max.ms": 100,
+                "fetch.queue.backoff.ms": 1,
+                "fetch.error.backoff.ms": 100,
+                "topic.metadata.refresh.interval.ms": 5000,
+                **client_settings(table),
+                "group.id": f"merganser-{self._topic}",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",  # of partitions that are new
+            }
+        )
+        self._assigned = 0
+        self._commits: dict[int, LogCommit] = {}
+        self._assign()
+
+    def _assign(self) -> None:
+        """Read new partitions, too: there are more of them once there are more buckets."""
+        count = partition_count(self._table, self._consumer, self._topic)
+        new = [kafka.TopicPartition(self._topic, part) for part in range(self._assigned, count)]
+        if not new:
+            return
+        with told(self._table, "read the log"):
+            for each in new:
+                # The end for readers of what is committed: a transaction that is open lies behind it.
+                _, end = self._consumer.get_watermark_offsets(each, TIMEOUT_S)
+                each.offset = kafka.OFFSET_BEGINNING if self._assigned else end
+            self._consumer.incremental_assign(new)
+        self._assigned = count
+
+    def poll(self, seconds: float) -> bool:
+        """Wait for records, at most so long, and return whether some came.
+
+        Raises:
+            StorageError: the broker does not answer, or the topic is gone.
+            FormatError: a record is damaged.
+        """
+        with told(self._table, "read the log"):
+            first = self._consumer.poll(seconds)  # `consume` would wait for more than one
+            messages = [] if first is None else [first, *self._consumer.consume(_AT_ONCE, 0)]
+            good = [message for message in messages if message.error() is None]
+            for message in messages:
+                error = message.error()
+                if error is not None and not error.retriable() and error.code() != kafka.KafkaError._PARTITION_EOF:
+                    raise kafka.KafkaException(error)
+        said: list[tuple[int, bytes | None]] = [(message.partition(), _header(message)) for message in good]
+        at = 0
+        for (part, header), run in groupby(said):
+            count = sum(1 for _ in run)
+            if header is not None:
+                self._take(part, mark_from(header), good[at : at + count])
+            at += count
+        if not good and self._commits:  # records of a partition that is new
+            self._assign()
+        return bool(good)
+
+    def _take(self, part: int, mark: Mark, messages: list[Any]) -> None:
+        if mark.back:
+            self._went_back = True
+            self._commits = {number: one for number, one in self._commits.items() if number <= mark.snapshot}
+            return
+        commit = self._commits.setdefault(mark.snapshot, LogCommit(mark))
+        keys, values = commit.parts.setdefault(part, ([], []))
+        found = [(message.key(), message.value()) for message in messages]
+        if found[-1][0] == CONTROL_KEY:
+            found.pop()
+        keys += [key for key, _ in found]
+        values += [value for _, value in found]
+        if mark.ends:
+            commit.ended.add(part)
+
+    def next(self, number: int) -> LogCommit | None:
+        """Return the next commit if it is here whole, and nothing before it is missing.
+
+        Args:
+            number: the snapshot that is wanted, or the first after it that publishes something.
+        """
+        for old in [each for each in self._commits if each < number]:
+            del self._commits[old]
+        if not self._commits:
+            return None
+        first = self._commits[min(self._commits)]
+        return first if first.is_whole and first.mark.after < number else None
+
+    def lacks(self, number: int) -> bool:
+        """Return whether an earlier commit than those that are here is missing; `number` as for `next`."""
+        first = self._commits.get(min(self._commits, default=0))
+        return first is not None and first.is_whole and first.mark.after >= number
+
+    def was_rolled_back(self) -> bool:
+        """Return whether the table was rolled back since the last call."""
+        found, self._went_back = self._went_back, False
+        return found
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._consumer.close()
+
+
+def _header(message: Any) -> bytes | None:
+    for name, value in message.headers() or ():
+        if name == HEADER:
+            return value  # type: ignore[no-any-return]
+    return None

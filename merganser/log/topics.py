@@ -1,0 +1,133 @@
+"""Topics: each table with a log has one, made and dropped with it.
+
+partitions   the number of buckets; one for tables without buckets, and more as buckets are added
+name         <warehouse>.<database>.<table>, stored as 'kafka.topic'
+retention    'log.retention', else that of the broker
+clean-up     in upsert mode the last record of each key stays; after 'log.retention' none does
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from merganser.errors import AlreadyExistsError, InvalidInputError
+from merganser.log.contents import mode_of
+from merganser.log.kafka import TIMEOUT_S, admin_of, client_settings, kafka, told
+from merganser.meta.table_def import TableDef
+from merganser.options import write as w
+from merganser.schema.table_schema import TableSchema
+
+_OTHER: Final = re.compile(r"[^A-Za-z0-9._-]")
+_LONGEST: Final = 249
+
+
+def created(name: str, schema: TableSchema, warehouse: str) -> Mapping[str, str]:
+    """Make the topic of a new table, or of one that gets a log, and return the option that names it.
+
+    Args:
+        name: `database.table`.
+
+    Raises:
+        InvalidInputError: the options name a topic, or the client is not installed; nothing was changed.
+        AlreadyExistsError: there is such a topic; nothing was changed.
+        StorageError: the broker did not make it.
+    """
+    what = f"cannot create the log of '{name}'"
+    if (given := schema.options.get(w.KAFKA_TOPIC)) is not None:
+        raise InvalidInputError(
+            f"{what}: '{w.KAFKA_TOPIC.key}' is '{given}', and the topic of a table is made with it. Nothing was "
+            "changed. Leave the option out.",
+            option=w.KAFKA_TOPIC.key,
+        )
+    topic = topic_name(name, warehouse)
+    table = TableDef(name, warehouse, schema, schema.options)
+    admin = admin_of(table)
+    buckets = schema.options.get(w.BUCKET)
+    new = kafka.admin.NewTopic(topic, max(1, buckets), -1, config=_settings(table))
+    try:
+        admin.create_topics([new], request_timeout=TIMEOUT_S)[topic].result()
+    except kafka.KafkaException as error:
+        if error.args[0].code() == kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+            raise AlreadyExistsError(
+                f"{what}: there is a topic '{topic}' at '{client_settings(table)['bootstrap.servers']}', of another "
+                "table of that name or left by one. Nothing was changed. Delete the topic if nobody needs it, or "
+                "choose another name for the table.",
+                topic=topic,
+            ) from error
+        with told(table, "make the topic for the log"):
+            raise
+    return {w.KAFKA_TOPIC.key: topic}
+
+
+def dropped(name: str, schema: TableSchema) -> None:
+    """Delete the topic of a table. A topic that is gone already is fine.
+
+    Raises:
+        StorageError: the broker did not delete it.
+    """
+    topic = schema.options.get(w.KAFKA_TOPIC)
+    if topic is None:
+        return
+    table = TableDef(name, "", schema, schema.options)
+    admin = admin_of(table)  # it has to live until its answers have come
+    with told(table, "delete the topic of the log"):
+        try:
+            admin.delete_topics([topic], request_timeout=TIMEOUT_S)[topic].result()
+        except kafka.KafkaException as error:
+            if error.args[0].code() != kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+
+
+def altered(before: TableDef, after: TableDef) -> None:
+    """Let the topic keep records as the options of a table say now.
+
+    Raises:
+        StorageError: the broker did not change it.
+    """
+    then, now = _settings(before), _settings(after)
+    topic = after.options.get(w.KAFKA_TOPIC)
+    if then == now or topic is None:
+        return
+    entries = [
+        kafka.admin.ConfigEntry(key, now.get(key), incremental_operation=_operation(key in now))
+        for key in {*then, *now}
+        if then.get(key) != now.get(key)
+    ]
+    resource = kafka.admin.ConfigResource(kafka.admin.ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin = admin_of(after)
+    with told(after, "alter the topic of the log"):
+        for answer in admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S).values():
+            answer.result()
+
+
+def _operation(is_set: bool) -> Any:
+    operation = kafka.admin.AlterConfigOpType
+    return operation.SET if is_set else operation.DELETE
+
+
+def _settings(table: TableDef) -> dict[str, str]:
+    """Return what the broker is told of a topic."""
+    retention = table.options.get(w.LOG_RETENTION)
+    found = {} if retention is None else {"retention.ms": str(int(retention.total_seconds() * 1000))}
+    if mode_of(table) == "upsert":
+        found["cleanup.policy"] = "compact" if retention is None else "compact,delete"
+    return found
+
+
+def topic_name(name: str, warehouse: str) -> str:
+    """Return the name of the topic of a table; what a topic cannot be called is written as `_` and its code.
+
+    Raises:
+        InvalidInputError: it would be too long.
+    """
+    catalog = warehouse.rstrip("/").rpartition("/")[2] or "merganser"
+    topic = _OTHER.sub(lambda found: f"_{ord(found[0]):x}_", f"{catalog}.{name}")
+    if len(topic) > _LONGEST:
+        raise InvalidInputError(
+            f"cannot create the log of '{name}': its topic would be called '{topic}', {len(topic)} characters, and "
+            f"Kafka takes {_LONGEST}. Nothing was changed. Choose shorter names.",
+            table=name,
+        )
+    return topic

@@ -1,0 +1,21 @@
+"""One broker for the tests of a process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.live.services import UnavailableError
+from tests.log.broker import Broker, running
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """A broker that all tests share; each table has a topic of its own."""
+    pytest.importorskip("confluent_kafka")
+    try:
+        with running() as started:
+            yield started
+    except UnavailableError as error:
+        pytest.fail(str(error))

@@ -1,0 +1,346 @@
+"""Tables with a log: what commits put into it, what streams get from it, and what happens if one of the two stops."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import confluent_kafka as kafka
+import pyarrow as pa
+import pytest
+
+import merganser as mg
+from merganser.changes import remove_option, set_option
+from merganser.commit.table_commit import TableCommit
+from merganser.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, StorageError
+from merganser.log import commit_log
+from merganser.log import kafka as log_kafka
+from merganser.log.mark import HEADER
+from tests.log.broker import Broker, running
+
+pytestmark = pytest.mark.broker
+_names = itertools.count()
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> mg.Catalog:
+    found = mg.catalog(tmp_path / f"warehouse{next(_names)}-{time.time_ns()}")
+    found.create_database("db")
+    return found
+
+
+def _table(catalog: mg.Catalog, broker: Broker, name: str = "t", key: str = "k", **options: str) -> mg.Table:
+    told = {"bucket": "2", "log.system": "kafka", "kafka.bootstrap.servers": broker.address, **options}
+    return catalog.create_table(f"db.{name}", {"k": "INT", "v": "STRING"}, key.split() if key else (), options=told)
+
+
+def _records(table: mg.Table) -> list[dict[str, Any]]:
+    """Return what a reader of the topic gets that is not ours, partition by partition."""
+    servers, topic = table.options["kafka.bootstrap.servers"], table.options["kafka.topic"]
+    consumer = kafka.Consumer({
+        "bootstrap.servers": servers, "group.id": "a-reader", "isolation.level": "read_committed",
+        "enable.partition.eof": True, "enable.auto.commit": False,
+    })  # fmt: skip
+    try:
+        parts = sorted(consumer.list_topics(topic, 10).topics[topic].partitions)
+        found: list[dict[str, Any]] = []
+        for part in parts:
+            consumer.assign([kafka.TopicPartition(topic, part, kafka.OFFSET_BEGINNING)])
+            while True:
+                message = consumer.poll(10)
+                assert message is not None
+                if message.error() is not None:
+                    assert message.error().code() == kafka.KafkaError._PARTITION_EOF
+                    break
+                mark = json.loads(dict(message.headers())[HEADER])
+                key, value = message.key(), message.value()
+                found.append({
+                    "part": part, "offset": message.offset(), "snapshot": mark["snapshot"], "mark": mark,
+                    "key": None if key is None else key.decode(), "value": None if value is None else value.decode(),
+                })  # fmt: skip
+        return found
+    finally:
+        consumer.close()
+
+
+@contextmanager
+def _following(table: mg.Table, **how: Any) -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """Follow a table in a thread; gives a function that returns the rows of the next plan."""
+    plans: queue.Queue[Any] = queue.Queue()
+    stop = threading.Event()
+    patient = table.with_options({"continuous.discovery-interval": "600 s"})  # so it is the log that tells
+    stream = patient.stream(**how)
+
+    def follow() -> None:
+        try:
+            for plan in stream:
+                plans.put(plan)
+                if stop.is_set():
+                    return
+        except BaseException as error:
+            plans.put(error)
+
+    def get() -> list[dict[str, Any]]:
+        found = plans.get(timeout=20)
+        if isinstance(found, BaseException):
+            raise found
+        return found.to_pylist()  # type: ignore[no-any-return]
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield get
+    finally:
+        stop.set()
+
+
+def _row(kind: str, k: int, v: str | None) -> dict[str, Any]:
+    return {"_row_kind": kind, "k": k, "v": v}
+
+
+def test_commits_are_in_the_log_as_debezium_json_by_bucket_and_snapshots_say_where(
+    warehouse: mg.Catalog, broker: Broker
+) -> None:
+    table = _table(warehouse, broker)
+    table.write([{"k": k, "v": f"v{k}"} for k in range(20)], commit_user="job", identifier=4)
+    table.write([{"k": 3, "v": "new"}, {"k": 4, "v": None}], kinds=["+I", "-D"])
+    records = _records(table)
+    by_key: dict[str, set[int]] = {}
+    for record in records:
+        by_key.setdefault(record["key"], set()).add(record["part"])
+    assert len(by_key) == 20
+    assert all(len(parts) == 1 for parts in by_key.values())
+    first = [record for record in records if record["snapshot"] == 1]
+    assert {json.loads(record["value"])["after"]["v"] for record in first} == {f"v{k}" for k in range(20)}
+    assert {(record["mark"]["user"], record["mark"]["identifier"]) for record in first} == {("job", 4)}
+    (three,) = [r for r in records if r["snapshot"] == 2 and r["key"] == '{"k":3}']
+    assert json.loads(three["value"]) == {"before": None, "after": {"k": 3, "v": "new"}, "op": "c"}
+    (four,) = [r for r in records if r["snapshot"] == 2 and r["key"] == '{"k":4}']
+    assert four["value"] is None
+    for number in (1, 2):
+        (snapshot,) = [one for one in table.snapshots() if one.id == number]
+        for part, end in (snapshot.log_offsets or {}).items():
+            offsets = [r["offset"] for r in records if r["part"] == part and r["snapshot"] <= number]
+            assert end == max(offsets) + 1
+
+
+def test_a_stream_gets_rows_from_the_log_and_the_same_as_from_the_files(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker)
+    table.write([{"k": 1, "v": "a"}])
+    with _following(table) as get, patch("merganser.stream.follow.TableStream._published") as files:
+        assert get() == [_row("+I", 1, "a")]
+        time.sleep(1)
+        table.write([{"k": 1, "v": "b"}])
+        assert get() == [_row("+I", 1, "b")]
+        table.write([{"k": 2, "v": "c"}, {"k": 3, "v": "d"}])
+        assert sorted(row["k"] for row in get()) == [2, 3]
+        table.compact(full=True)
+        table.delete("k = 1")
+        assert get() == [_row("-D", 1, None)]
+        assert not files.called
+
+
+def test_a_table_with_a_whole_changelog_has_all_kinds_in_its_log(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker, **{"changelog-producer": "per-record"})
+    table.write([{"k": 1, "v": "a"}])
+    with _following(table, start="latest") as get:
+        time.sleep(1)
+        table.write([{"k": 1, "v": "b"}])
+        assert get() == [_row("-U", 1, "a"), _row("+U", 1, "b")]
+        table.delete("k = 1")
+        assert get() == [_row("-D", 1, "b")]
+    assert table.changes(2).to_pylist() == [_row("-U", 1, "a"), _row("+U", 1, "b"), _row("-D", 1, "b")]
+
+
+def test_an_overwrite_is_read_from_the_files_and_the_log_says_so(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker, **{"changelog-producer": "per-record"})
+    table.write([{"k": 1, "v": "a"}, {"k": 2, "v": "b"}])
+    with _following(table, start="latest") as get:
+        time.sleep(1)
+        table.write([{"k": 2, "v": "new"}], overwrite={})
+        assert sorted((row["_row_kind"], row["k"]) for row in get()) == [("+U", 2), ("-D", 1), ("-U", 2)]
+        table.write([{"k": 5, "v": "e"}])
+        assert get() == [_row("+I", 5, "e")]
+
+
+def test_a_commit_of_a_process_that_stopped_before_the_log_showed_it_is_sent_by_the_next(
+    warehouse: mg.Catalog, broker: Broker
+) -> None:
+    table = _table(warehouse, broker)
+    table.write([{"k": 1, "v": "a"}])
+    with patch.object(commit_log._TableLog, "show", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        table.write([{"k": 1, "v": "lost?"}])
+    commit_log._logs.clear()  # as in another process
+    assert [record["snapshot"] for record in _records(table)] == [1]
+    table.write([{"k": 1, "v": "c"}])
+    assert [(r["snapshot"], json.loads(r["value"])["after"]["v"]) for r in _records(table)] == [
+        (1, "a"), (2, "lost?"), (3, "c"),
+    ]  # fmt: skip
+
+
+def test_a_commit_that_fails_leaves_nothing_in_the_log(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker)
+    table.write([{"k": 1, "v": "a"}])
+    with patch.object(TableCommit, "_create", side_effect=StorageError("no")), pytest.raises(StorageError):
+        table.write([{"k": 1, "v": "never"}])
+    table.write([{"k": 1, "v": "b"}])
+    assert [json.loads(r["value"])["after"]["v"] for r in _records(table)] == ["a", "b"]
+
+
+def test_while_the_broker_is_down_writes_are_refused_or_go_on_in_the_files(warehouse: mg.Catalog) -> None:
+    with (
+        running() as own,
+        patch.multiple(commit_log, TIMEOUT_S=1.0, _ASK_S=0.0),
+        patch.object(log_kafka, "TIMEOUT_S", 1.0),
+    ):
+        strict = _table(warehouse, own, "strict")
+        strict.write([{"k": 1, "v": "a"}])
+        lenient = _table(warehouse, own, "lenient", **{"log.when-unavailable": "files-only"})
+        lenient.write([{"k": 1, "v": "a"}])
+        with _following(lenient, start="latest") as get:
+            time.sleep(1)
+            own.kill()
+            with pytest.raises(StorageError, match="Kafka is asked at"):
+                strict.write([{"k": 1, "v": "b"}])
+            assert len(strict.snapshots()) == 1
+            assert strict.read().to_pylist() == [{"k": 1, "v": "a"}]
+            lenient.write([{"k": 1, "v": "b"}])
+            assert lenient.read().to_pylist() == [{"k": 1, "v": "b"}]
+            own.start()
+            commit_log._logs.clear()
+            lenient.write([{"k": 1, "v": "c"}])
+            strict.write([{"k": 1, "v": "c"}])
+            assert get() + get() == [_row("+I", 1, "b"), _row("+I", 1, "c")]
+        assert [(r["snapshot"], r["mark"].get("files", False)) for r in _records(lenient) if r["part"] == 0][-2:] == [
+            (2, True), (3, False),
+        ]  # fmt: skip
+
+
+def test_of_two_processes_each_sends_what_it_commits_once_and_in_order(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker, bucket="1", **{"write-only": "true"})
+    for n in range(6):
+        table.write([{"k": n, "v": str(n)}])
+        commit_log._logs.clear()  # the other process: its producer fences this one
+    assert [record["snapshot"] for record in _records(table)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_producer_that_was_fenced_in_the_middle_of_a_commit_sends_it_again(
+    warehouse: mg.Catalog, broker: Broker
+) -> None:
+    table = _table(warehouse, broker, bucket="1")
+    table.write([{"k": 0, "v": "0"}])
+    create, others = TableCommit._create, [True]
+
+    def late(self: TableCommit, *given: Any) -> Any:
+        if others:
+            others.pop()
+            fence = kafka.Producer({
+                "bootstrap.servers": broker.address, "transactional.id": f"merganser-{table.options['kafka.topic']}",
+            })  # fmt: skip
+            fence.init_transactions(10)
+        return create(self, *given)
+
+    with patch.object(TableCommit, "_create", late):
+        table.write([{"k": 1, "v": "1"}])
+    table.write([{"k": 2, "v": "2"}])
+    assert [record["snapshot"] for record in _records(table)] == [1, 2, 3]
+
+
+def test_after_a_rollback_the_log_says_so_and_goes_on_with_the_new_history(
+    warehouse: mg.Catalog, broker: Broker
+) -> None:
+    table = _table(warehouse, broker, bucket="1")
+    for v in "abc":
+        table.write([{"k": 1, "v": v}])
+    with _following(table, start="latest") as get:
+        time.sleep(1)
+        table.rollback(1)
+        table.write([{"k": 1, "v": "d"}])
+        with pytest.raises(ConflictError, match="rolled back behind snapshot 3"):
+            get()
+    with _following(table) as get:
+        assert get() == [_row("+I", 1, "d")]
+        time.sleep(1)
+        table.write([{"k": 1, "v": "e"}])
+        assert get() == [_row("+I", 1, "e")]
+    told = [(r["snapshot"], r["mark"].get("back", False)) for r in _records(table)]
+    assert told == [(1, False), (2, False), (3, False), (1, True), (2, False), (3, False)]
+
+
+def test_the_topic_comes_and_goes_with_the_table(warehouse: mg.Catalog, broker: Broker) -> None:
+    client = kafka.admin.AdminClient({"bootstrap.servers": broker.address})
+    table = _table(warehouse, broker, bucket="3", **{"log.retention": "2 h"})
+    topic = table.options["kafka.topic"]
+    assert topic.endswith(".db.t")
+    assert len(client.list_topics(topic).topics[topic].partitions) == 3
+    resource = kafka.admin.ConfigResource(kafka.admin.ResourceType.TOPIC, topic)
+    told = client.describe_configs([resource])[resource].result()
+    assert (told["retention.ms"].value, told["cleanup.policy"].value) == ("7200000", "compact,delete")
+    table.alter([set_option("log.retention", "3 h")])
+    assert client.describe_configs([resource])[resource].result()["retention.ms"].value == "10800000"
+    warehouse.drop_table("db.t")
+    assert client.list_topics(timeout=10).topics.get(topic) is None
+    _table(warehouse, broker)
+
+
+def test_a_topic_that_is_there_or_named_is_refused_and_no_table_is_made(warehouse: mg.Catalog, broker: Broker) -> None:
+    client = kafka.admin.AdminClient({"bootstrap.servers": broker.address})
+    with pytest.raises(InvalidInputError, match=r"'kafka.topic' is 'mine'"):
+        _table(warehouse, broker, **{"kafka.topic": "mine"})
+    topic = f"{Path(warehouse.warehouse).name}.db.t"
+    client.create_topics([kafka.admin.NewTopic(topic, 1, 1)])[topic].result()
+    with pytest.raises(AlreadyExistsError, match="there is a topic"):
+        _table(warehouse, broker)
+    with pytest.raises(NotFoundError):
+        warehouse.table("db.t")
+
+
+def test_a_table_with_rows_gets_a_log_from_then_on_and_loses_it(warehouse: mg.Catalog, broker: Broker) -> None:
+    client = kafka.admin.AdminClient({"bootstrap.servers": broker.address})
+    table = warehouse.create_table("db.t", {"k": "INT", "v": "STRING"}, ["k"], options={"bucket": "1"})
+    table.write([{"k": 1, "v": "before"}])
+    table = table.alter([set_option("log.system", "kafka"), set_option("kafka.bootstrap.servers", broker.address)])
+    table.write([{"k": 1, "v": "after"}])
+    topic = table.options["kafka.topic"]
+    assert [json.loads(r["value"])["after"]["v"] for r in _records(table)] == ["after"]
+    table = table.alter([remove_option("log.system")])
+    assert "kafka.topic" not in table.options
+    assert client.list_topics(timeout=10).topics.get(topic) is None
+    table.write([{"k": 1, "v": "last"}])
+
+
+@pytest.mark.parametrize("key", ["k", ""])
+def test_buckets_that_are_added_get_partitions(warehouse: mg.Catalog, broker: Broker, key: str) -> None:
+    options = {"bucket": "-1", "dynamic-bucket.target-row-num": "5"} if key else {"bucket": "-1"}
+    table = _table(warehouse, broker, key=key, **options)
+    for n in range(4):
+        table.write([{"k": n * 10 + k, "v": "x"} for k in range(10)])
+    assert sorted({record["snapshot"] for record in _records(table)}) == [1, 2, 3, 4]
+    assert len(_records(table)) == 40
+
+
+def test_a_rescaled_table_goes_on(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker, bucket="1")
+    table.write([{"k": k, "v": "a"} for k in range(8)])
+    table.rescale(4)
+    table = warehouse.table("db.t")
+    table.write([{"k": k, "v": "b"} for k in range(8)])
+    assert {r["part"] for r in _records(table) if r["snapshot"] == 3} == {0, 1, 2, 3}
+
+
+def test_a_log_without_rows_of_its_own_for_pyarrow_tables_of_many_rows(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker)
+    rows = pa.table({"k": pa.array(range(50_000), pa.int32()), "v": pa.array([f"v{k}" for k in range(50_000)])})
+    with _following(table, start="latest") as get:
+        time.sleep(1)
+        table.write(rows)
+        found = get()
+    assert sorted(row["k"] for row in found) == list(range(50_000))
