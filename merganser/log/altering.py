@@ -13,16 +13,9 @@ from merganser.changes import Change, RemoveOption, SetOption, remove_option, se
 from merganser.errors import CommitUnknownError, InvalidInputError
 from merganser.log import topics
 from merganser.meta.followed import newest
-from merganser.meta.refs import MAIN
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.storage.env import Env
-
-
-def touches_log(table: TableDef, changes: Sequence[Change]) -> bool:
-    """Return whether changes of the main line of a table have to do with a log."""
-    options = [change.key for change in changes if isinstance(change, SetOption | RemoveOption)]
-    return table.branch == MAIN and any(key.startswith(("log.", "kafka.")) for key in options)
 
 
 def altered_with_log(

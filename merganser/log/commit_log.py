@@ -296,19 +296,20 @@ class _TableLog:
             watermark=snapshot.watermark,
         )
         if contents.in_files:
-            return self._sent_records(table, mark, {part: iter(()) for part in parts})
+            return self._sent_records(table, env, mark, {part: iter(()) for part in parts})
         return self._sent_records(
-            table, mark, {bucket: map(partial(_records, table), contents.rows(env, bucket)) for bucket in parts}
+            table, env, mark, {bucket: map(partial(_records, table), contents.rows(env, bucket)) for bucket in parts}
         )
 
     def _sent_records(
         self,
         table: TableDef,
+        env: Env,
         mark: Mark,
         parts: dict[int, Iterator[tuple[Sequence[bytes | None], Sequence[bytes | None]]]],
     ) -> dict[int, int]:
         """Send records by partition in a transaction that stays open, and return the offsets behind them."""
-        self._grow(table, max(parts) + 1)
+        self._grow(table, env, max(parts) + 1)
         self._producer.begin_transaction()
         self._open = True
         ends: dict[int, int] = {}
@@ -358,7 +359,7 @@ class _TableLog:
             except BufferError:  # the broker is slower than we are
                 self._producer.poll(0.1)
 
-    def _grow(self, table: TableDef, partitions: int) -> None:
+    def _grow(self, table: TableDef, env: Env, partitions: int) -> None:
         """Have so many partitions: buckets are added as keys arrive, and by rescales."""
         if partitions <= self._partitions:
             return
@@ -369,7 +370,7 @@ class _TableLog:
             while (found := partition_count(table, self._producer, self._topic)) < partitions:
                 if time.monotonic() > until:
                     raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT))
-                time.sleep(0.01)
+                env.sleep_ms(10)
         self._partitions = found
 
     # what the log lacks
@@ -417,7 +418,7 @@ class _TableLog:
         mark = Mark(to, "", "", to, table.schema.id, self._partitions, env.now_ms(), "", 0, back=True)
         if found is not None:
             mark = replace(found, parts=self._partitions, back=True, ends=False, files=False)
-        self._sent_records(table, mark, {part: iter(()) for part in range(self._partitions)})
+        self._sent_records(table, env, mark, {part: iter(()) for part in range(self._partitions)})
         self._published = to
         back = mark.shown()
         self.show(back)

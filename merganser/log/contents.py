@@ -18,6 +18,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from merganser.log.records import Mode
 from merganser.meta.followed import as_of
 from merganser.meta.snapshot import OVERWRITE, Snapshot
 from merganser.meta.table_def import TableDef
@@ -90,9 +91,9 @@ def is_files_only(snapshot: Snapshot) -> bool:
     return (snapshot.properties or {}).get(FILES_ONLY) == str(snapshot.id)
 
 
-def mode_of(table: TableDef) -> str:
+def mode_of(table: TableDef) -> Mode:
     """Return "upsert" or "all"; auto is upsert for a table with a key, unless its changelog is complete."""
     asked = table.options.get(w.LOG_CHANGELOG_MODE)
     if asked != "auto":
-        return str(asked)
+        return "all" if asked == "all" else "upsert"
     return "upsert" if table.keyed and table.options.get(w.CHANGELOG_PRODUCER) == "none" else "all"

@@ -16,6 +16,10 @@ from merganser.log.kafka import TIMEOUT_S, client_settings, kafka, partition_cou
 from merganser.log.mark import CONTROL_KEY, HEADER, Mark, mark_from
 from merganser.log.records import decode
 from merganser.meta.table_def import TableDef
+from merganser.scan.forms import columns_of
+from merganser.scan.rows import with_schema
+from merganser.scan.split import What
+from merganser.schema.arrow import arrow_schema
 from merganser.schema.row_kind import symbols
 from merganser.schema.table_schema import CHANGE_KIND
 
@@ -54,7 +58,8 @@ class LogCommit:
         keys = [key for part in sorted(self.parts) for key in self.parts[part][0]]
         values = [value for part in sorted(self.parts) for value in self.parts[part][1]]
         rows, kinds = decode(keys if table.keyed else None, values, table.schema)
-        return rows.add_column(0, CHANGE_KIND.name, symbols(kinds))
+        shown = rows.add_column(0, CHANGE_KIND.name, symbols(kinds))
+        return with_schema(shown, arrow_schema(columns_of(What.CHANGED, table)))
 
 
 class LogTail:

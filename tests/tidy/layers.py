@@ -115,6 +115,8 @@ IMPORTS_IN_FUNCTIONS: Final[dict[str, str]] = {
     "spark": "an optional dependency, at its rim",
     "handle.writing": "readers of CSV and JSON files, wanted by few",
     "scan.rows": "conversions to pandas and Polars",
+    "stream.waiting": "a client of Kafka, wanted by tables with a log",
+    "handle.table": "the same",
     "catalogs.filesystem": "SQL: a parser and an engine",
     "sql.query.views": "datasets of Arrow, which bring pandas: wanted by queries over tables alone",
     "progress.work": "Rich, wanted by long work alone",
@@ -132,15 +134,16 @@ PYSPARK: Final[dict[str, str]] = {
 SNAPSHOTS_MADE: Final[dict[str, str]] = {
     "commit.table_commit": "the commit, and with it every check",
     "meta.snapshot": "what was read from a file",
+    "log.mark": "what a log tells of one",
 }
 """Modules that may make a `Snapshot`: a state of a table that was not there before comes from one place."""
 
 ROOTS: Final[tuple[str, ...]] = (
     "merganser", "merganser.spark", "merganser.cli.main", "merganser.__main__", "merganser.dbapi",
-    "merganser.alchemy", "merganser.sql.forms", "merganser.log.records",
+    "merganser.alchemy", "merganser.sql.forms", "merganser.log.commit_log",
 )  # fmt: skip
-"""What users import, and what pages are made of; `log.records` until the log store's writers and readers come. A module
-that none of these reaches is dead; `testing` is for tests and counts as reached."""
+"""What users import, what pages are made of, and the log, which `commit.log` finds by its name. A module that none of
+these reaches is dead; `testing` is for tests and counts as reached."""
 
 EFFECTS: Final[frozenset[str]] = frozenset(
     {
