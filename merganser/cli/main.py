@@ -23,6 +23,7 @@ from merganser.cli import (
     commands_alter,
     commands_catalog,
     commands_expiry,
+    commands_log,
     commands_references,
     commands_rows,
     commands_stream,
@@ -83,7 +84,7 @@ for _name, _command in (
     *commands_stream.COMMANDS,
 ):
     app.command(_name)(_command)
-for _group in (*commands_alter.GROUPS, *commands_references.GROUPS, *commands_stream.GROUPS):
+for _group in (*commands_alter.GROUPS, *commands_log.GROUPS, *commands_references.GROUPS, *commands_stream.GROUPS):
     app.add_typer(_group)
 
 

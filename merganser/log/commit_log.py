@@ -74,6 +74,10 @@ _lock: Final = threading.Lock()
 
 def log_of(table: TableDef, env: Env) -> CommitLog:
     """Return the log of one commit to a table; see `merganser.commit.log`."""
+    return _commit_of(table, env)
+
+
+def _commit_of(table: TableDef, env: Env) -> _Commit:
     topic = topic_of(table)
     place = os.getpid(), str(table.options.get(w.KAFKA_BOOTSTRAP_SERVERS)), topic
     with _lock:
@@ -139,6 +143,13 @@ class _Commit:
             self._with_a_producer(lambda: self.log.catch_up(self.table, self.env))
         finally:
             self._release()
+
+    def make_up(self) -> int:
+        """Send what the log lacks; see the function of this name."""
+        with self.log.lock:
+            self.log.forget()
+            sent: int = self._with_a_producer(lambda: self.log.catch_up(self.table, self.env))
+        return sent
 
     def drop(self) -> None:
         """Forget what was prepared."""
@@ -271,8 +282,8 @@ class _TableLog:
             )
         producer.init_transactions(_SEND_S)
         self._producer = producer
-        last = _last_marks(table, self._topic, self._partitions, lambda _: True)
-        newest = max(last, key=lambda mark: mark.snapshot, default=None)
+        last = last_marks(table, self._topic, self._partitions)
+        newest = max(last.values(), key=lambda mark: mark.snapshot, default=None)
         self._through = None if newest is None else newest.shown()
         self._published = 0 if newest is None else newest.snapshot
 
@@ -375,8 +386,8 @@ class _TableLog:
 
     # what the log lacks
 
-    def catch_up(self, table: TableDef, env: Env, end: int | None = None) -> None:
-        """Send, and show, what snapshots publish that the log lacks.
+    def catch_up(self, table: TableDef, env: Env, end: int | None = None) -> int:
+        """Send, and show, what snapshots publish that the log lacks; return how many snapshots had something.
 
         Args:
             end: the last of these snapshots; None: the newest.
@@ -386,14 +397,12 @@ class _TableLog:
         newest = store.latest_id() or 0 if end is None else end
         through = self._still_there(table, env, store, self._through)
         start = _first_logged(table, env, store) if through is None else through.id + 1
-        changelogs = ChangelogStore(table.paths, env)
-        for number in range(start, newest + 1):
-            snapshot = store.get(number) or changelogs.get(number)
-            if snapshot is None:  # it has expired
-                continue
-            contents = contents_of(table, env, snapshot)
+        sent = 0
+        for snapshot, contents in _contents_from(table, env, start, newest):
             self._sent(contents, env, snapshot)
             self.show(snapshot)
+            sent += not contents.is_empty
+        return sent
 
     def _still_there(
         self, table: TableDef, env: Env, store: SnapshotStore, through: Snapshot | None
@@ -407,13 +416,13 @@ class _TableLog:
         newest = store.latest_id() or 0
         if now is None and newest > through.id:
             return through  # it has expired
-        kept = _last_marks(
+        kept = last_marks(
             table,
             self._topic,
             self._partitions,
             lambda mark: (one := store.get(mark.snapshot)) is not None and _is_same(one, mark.shown()),
         )
-        found = max(kept, key=lambda mark: mark.snapshot, default=None)
+        found = max(kept.values(), key=lambda mark: mark.snapshot, default=None)
         to = 0 if found is None else found.snapshot
         mark = Mark(to, "", "", to, table.schema.id, self._partitions, env.now_ms(), "", 0, back=True)
         if found is not None:
@@ -423,6 +432,36 @@ class _TableLog:
         back = mark.shown()
         self.show(back)
         return back if found is not None else None
+
+
+def _contents_from(table: TableDef, env: Env, first: int, last: int) -> Iterator[tuple[Snapshot, Contents]]:
+    """Yield snapshots with what they put into the log; those that have expired are left out."""
+    store, changelogs = SnapshotStore(table.paths, env, table.name), ChangelogStore(table.paths, env)
+    for number in range(first, last + 1):
+        snapshot = store.get(number) or changelogs.get(number)
+        if snapshot is not None:
+            yield snapshot, contents_of(table, env, snapshot)
+
+
+def make_up(table: TableDef, env: Env) -> int:
+    """Send what snapshots publish and the log lacks; return how many snapshots that were.
+
+    Raises:
+        StorageError: the broker does not answer.
+    """
+    return _commit_of(table, env).make_up()
+
+
+def log_lacks(table: TableDef, env: Env) -> int:
+    """Return how many snapshots publish something that the log does not show."""
+    topic = topic_of(table)
+    store = SnapshotStore(table.paths, env, table.name)
+    with told(table, "read the log"):
+        marks = last_marks(table, topic, partition_count(table, admin := admin_of(table), topic))
+        del admin
+    newest = max(marks.values(), key=lambda mark: mark.snapshot, default=None)
+    start = _first_logged(table, env, store) if newest is None else newest.snapshot + 1
+    return sum(not contents.is_empty for _, contents in _contents_from(table, env, start, store.latest_id() or 0))
 
 
 def _records(table: TableDef, rows: pa.Table) -> tuple[Sequence[bytes | None], Sequence[bytes | None]]:
@@ -453,8 +492,10 @@ def _first_logged(table: TableDef, env: Env, store: SnapshotStore) -> int:
     return (store.latest_id() or 0) + 1 if found is None else found.id
 
 
-def _last_marks(table: TableDef, topic: str, partitions: int, wanted: Callable[[Mark], bool]) -> list[Mark]:
-    """Return, of each partition of the log, the mark of the last record for which something holds.
+def last_marks(
+    table: TableDef, topic: str, partitions: int, wanted: Callable[[Mark], bool] = lambda _: True
+) -> dict[int, Mark]:
+    """Return, by partition of the log, the mark of the last record for which something holds.
 
     Raises:
         StorageError: the broker does not answer.
@@ -484,7 +525,7 @@ def _last_marks(table: TableDef, topic: str, partitions: int, wanted: Callable[[
                     found[part] = mark
             searched |= starts
             width *= _WIDER
-        return list(found.values())
+        return found
     finally:
         consumer.close()
 

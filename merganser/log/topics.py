@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from merganser.errors import AlreadyExistsError, InvalidInputError
 from merganser.log.contents import mode_of
-from merganser.log.kafka import TIMEOUT_S, admin_of, client_settings, kafka, told
+from merganser.log.kafka import TIMEOUT_S, admin_of, client_settings, code_of, kafka, told
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.schema.table_schema import TableSchema
@@ -43,22 +43,32 @@ def created(name: str, schema: TableSchema, warehouse: str) -> Mapping[str, str]
         )
     topic = topic_name(name, warehouse)
     table = TableDef(name, warehouse, schema, schema.options)
-    admin = admin_of(table)
-    buckets = schema.options.get(w.BUCKET)
-    new = kafka.admin.NewTopic(topic, max(1, buckets), -1, config=_settings(table))
-    try:
-        admin.create_topics([new], request_timeout=TIMEOUT_S)[topic].result()
-    except kafka.KafkaException as error:
-        if error.args[0].code() == kafka.KafkaError.TOPIC_ALREADY_EXISTS:
-            raise AlreadyExistsError(
-                f"{what}: there is a topic '{topic}' at '{client_settings(table)['bootstrap.servers']}', of another "
-                "table of that name or left by one. Nothing was changed. Delete the topic if nobody needs it, or "
-                "choose another name for the table.",
-                topic=topic,
-            ) from error
-        with told(table, "make the topic for the log"):
-            raise
+    if not make_topic(table, topic):
+        raise AlreadyExistsError(
+            f"{what}: there is a topic '{topic}' at '{client_settings(table)['bootstrap.servers']}', of another table "
+            "of that name or left by one. Nothing was changed. Delete the topic if nobody needs it, or choose another "
+            "name for the table.",
+            topic=topic,
+        )
     return {w.KAFKA_TOPIC.key: topic}
+
+
+def make_topic(table: TableDef, topic: str) -> bool:
+    """Make a topic as the options of a table say; return whether there was none.
+
+    Raises:
+        StorageError: the broker did not make it.
+    """
+    admin = admin_of(table)  # it has to live until its answers have come
+    new = kafka.admin.NewTopic(topic, max(1, table.bucket), -1, config=_settings(table))
+    with told(table, "make the topic for the log"):
+        try:
+            admin.create_topics([new], request_timeout=TIMEOUT_S)[topic].result()
+        except kafka.KafkaException as error:
+            if code_of(error) != kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+            return False
+    return True
 
 
 def dropped(name: str, schema: TableSchema) -> None:
@@ -76,7 +86,7 @@ def dropped(name: str, schema: TableSchema) -> None:
         try:
             admin.delete_topics([topic], request_timeout=TIMEOUT_S)[topic].result()
         except kafka.KafkaException as error:
-            if error.args[0].code() != kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if code_of(error) != kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -19,6 +20,7 @@ import pytest
 
 import merganser as mg
 from merganser.changes import remove_option, set_option
+from merganser.cli.main import main
 from merganser.commit.table_commit import TableCommit
 from merganser.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, StorageError
 from merganser.log import commit_log
@@ -128,6 +130,7 @@ def test_commits_are_in_the_log_as_debezium_json_by_bucket_and_snapshots_say_whe
     assert json.loads(three["value"]) == {"before": None, "after": {"k": 3, "v": "new"}, "op": "c"}
     (four,) = [r for r in records if r["snapshot"] == 2 and r["key"] == '{"k":4}']
     assert four["value"] is None
+    assert "newest record of snapshot" in _said("log", "offsets", table.path)
     for number in (1, 2):
         (snapshot,) = [one for one in table.snapshots() if one.id == number]
         for part, end in (snapshot.log_offsets or {}).items():
@@ -171,8 +174,17 @@ def test_an_overwrite_is_read_from_the_files_and_the_log_says_so(warehouse: mg.C
         assert get() == [_row("+I", 5, "e")]
 
 
+def _said(*command: str) -> str:
+    printed = io.StringIO()
+    with redirect_stdout(printed), pytest.raises(SystemExit) as ended:
+        main(list(command))
+    assert ended.value.code == 0
+    return printed.getvalue()
+
+
+@pytest.mark.parametrize("how", ["commit", "repair"])
 def test_a_commit_of_a_process_that_stopped_before_the_log_showed_it_is_sent_by_the_next(
-    warehouse: mg.Catalog, broker: Broker
+    warehouse: mg.Catalog, broker: Broker, how: str
 ) -> None:
     table = _table(warehouse, broker)
     table.write([{"k": 1, "v": "a"}])
@@ -180,6 +192,10 @@ def test_a_commit_of_a_process_that_stopped_before_the_log_showed_it_is_sent_by_
         table.write([{"k": 1, "v": "lost?"}])
     commit_log._logs.clear()  # as in another process
     assert [record["snapshot"] for record in _records(table)] == [1]
+    assert "lacks      1 snapshot;" in _said("log", "show", table.path)
+    if how == "repair":
+        assert _said("log", "repair", table.path) == "sent 1 snapshot\n"
+        assert "the log lacks nothing" in _said("log", "repair", table.path)
     table.write([{"k": 1, "v": "c"}])
     assert [(r["snapshot"], json.loads(r["value"])["after"]["v"]) for r in _records(table)] == [
         (1, "a"), (2, "lost?"), (3, "c"),
@@ -286,6 +302,19 @@ def test_the_topic_comes_and_goes_with_the_table(warehouse: mg.Catalog, broker: 
     warehouse.drop_table("db.t")
     assert client.list_topics(timeout=10).topics.get(topic) is None
     _table(warehouse, broker)
+
+
+def test_a_topic_that_was_deleted_is_made_again_by_a_repair(warehouse: mg.Catalog, broker: Broker) -> None:
+    client = kafka.admin.AdminClient({"bootstrap.servers": broker.address})
+    table = _table(warehouse, broker, bucket="1")
+    table.write([{"k": 1, "v": "a"}])
+    client.delete_topics([table.options["kafka.topic"]])[table.options["kafka.topic"]].result()
+    commit_log._logs.clear()
+    with pytest.raises(ConflictError, match="merganser log repair"):
+        table.write([{"k": 1, "v": "b"}])
+    assert _said("log", "repair", table.path) == "sent 1 snapshot\n"
+    table.write([{"k": 1, "v": "b"}])
+    assert [record["snapshot"] for record in _records(table)] == [1, 2]
 
 
 def test_a_topic_that_is_there_or_named_is_refused_and_no_table_is_made(warehouse: mg.Catalog, broker: Broker) -> None:

@@ -1,0 +1,77 @@
+"""The log beside the files: what it holds, and its repair."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import typer
+
+from merganser.cli.arguments import Store, TableName, Warehouse
+
+
+def show(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
+    """Show the log of a table: where it is, what it keeps, and what it lacks."""
+    from merganser.cli.target import table_of
+    from merganser.log.status import log_state
+    from merganser.scan.rows import counted
+
+    opened = table_of(table, warehouse, store)
+    found = log_state(opened.definition, opened.env)
+    records = sum(part.end - part.first for part in found.partitions)
+    print(f"topic      {found.topic}")
+    print(f"servers    {found.servers}")
+    print(f"mode       {found.mode}")
+    print(f"retention  {found.retention or 'as the broker says'}")
+    print(f"offsets    {records:,} in {counted(len(found.partitions), 'partition')}")
+    print(f"snapshot   {found.newest or 'none'}")
+    lacks = (
+        f"{counted(found.lacks, 'snapshot')}; `merganser log repair {table}` sends them" if found.lacks else "nothing"
+    )
+    print(f"lacks      {lacks}")
+
+
+def offsets(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
+    """Show the partitions of the log of a table: the offsets of what is kept, and the offset in the newest snapshot."""
+    from merganser.cli import render
+    from merganser.cli.target import table_of
+    from merganser.log.status import log_state
+
+    opened = table_of(table, warehouse, store)
+    rows = [
+        [
+            str(part.number),
+            render.count(part.first),
+            render.count(part.end),
+            "" if part.stored is None else render.count(part.stored),
+            "" if part.snapshot is None else render.count(part.snapshot),
+        ]
+        for part in log_state(opened.definition, opened.env).partitions
+    ]
+    headings = ["partition", "first", "end", "in the snapshot", "newest record of snapshot"]
+    render.list_of(rows, headings, right=headings, none=f"the log of '{table}' has no partitions")
+
+
+def repair(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
+    """Send what snapshots publish and the log lacks, such as after a crash.
+
+    Writers do so at their next commit, too. Nothing is sent twice.
+    """
+    from merganser.cli.target import table_of
+    from merganser.log.status import repair_log
+    from merganser.scan.rows import counted
+
+    opened = table_of(table, warehouse, store)
+    sent = repair_log(opened.definition, opened.env)
+    print(f"sent {counted(sent, 'snapshot')}" if sent else "the log lacks nothing")
+
+
+def _group() -> typer.Typer:
+    made = typer.Typer(
+        name="log", help="The log of a table, beside its files.", rich_markup_mode=None, no_args_is_help=True
+    )
+    for verb, command in (("show", show), ("offsets", offsets), ("repair", repair)):
+        made.command(verb)(command)
+    return made
+
+
+GROUPS: Final = (_group(),)

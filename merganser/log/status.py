@@ -1,0 +1,116 @@
+"""What a log holds, and what it lacks, for people; and the repair of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from merganser.errors import InvalidInputError
+from merganser.log.commit_log import last_marks, log_lacks, make_up
+from merganser.log.contents import mode_of
+from merganser.log.kafka import TIMEOUT_S, client_settings, kafka, partition_count, told, topic_of
+from merganser.log.topics import make_topic
+from merganser.meta.followed import newest
+from merganser.meta.snapshots import SnapshotStore
+from merganser.meta.table_def import TableDef
+from merganser.options import write as w
+from merganser.storage.env import Env
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """One partition of a log.
+
+    Attributes:
+        number: of the partition, which is that of its bucket.
+        first, end: offsets of the oldest record that is kept, and behind the newest one.
+        stored: the offset in the newest snapshot; None: it has none.
+        snapshot: the snapshot of the newest record; None: there is no record.
+    """
+
+    number: int
+    first: int
+    end: int
+    stored: int | None
+    snapshot: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """A log.
+
+    Attributes:
+        servers, topic: where it is.
+        mode: "upsert" or "all".
+        retention: how long it keeps records, as text; None: as the broker says.
+        partitions: in the order of their numbers.
+        newest: the newest snapshot of the table; None: there is none.
+        lacks: how many snapshots publish something that the log does not show.
+    """
+
+    servers: str
+    topic: str
+    mode: str
+    retention: str | None
+    partitions: tuple[PartitionState, ...]
+    newest: int | None
+    lacks: int
+
+
+def log_state(table: TableDef, env: Env) -> LogState:
+    """Return what the log of a table holds.
+
+    Raises:
+        InvalidInputError: the table has no log.
+        StorageError: the broker does not answer.
+    """
+    table = _logged(table, env, "show the log of")
+    topic = topic_of(table)
+    snapshot = SnapshotStore(table.paths, env, table.name).latest()
+    offsets = (snapshot.log_offsets if snapshot is not None else None) or {}
+    consumer = kafka.Consumer({**client_settings(table), "group.id": f"merganser-{topic}"})
+    try:
+        count = partition_count(table, consumer, topic)
+        with told(table, "read the log"):
+            marks = last_marks(table, topic, count)
+            parts = []
+            for number in range(count):
+                first, end = consumer.get_watermark_offsets(kafka.TopicPartition(topic, number), TIMEOUT_S)
+                mark = marks.get(number)
+                parts.append(
+                    PartitionState(number, first, end, offsets.get(number), None if mark is None else mark.snapshot)
+                )
+    finally:
+        consumer.close()
+    return LogState(
+        str(table.options.get(w.KAFKA_BOOTSTRAP_SERVERS)),
+        topic,
+        mode_of(table),
+        table.options.get(w.LOG_RETENTION.key),
+        tuple(parts),
+        None if snapshot is None else snapshot.id,
+        log_lacks(table, env),
+    )
+
+
+def repair_log(table: TableDef, env: Env) -> int:
+    """Send what snapshots publish and the log lacks; return how many snapshots that were. Nothing is sent twice.
+
+    A transaction that a stopped process left open is aborted. A topic that is gone is made again.
+
+    Raises:
+        InvalidInputError: the table has no log.
+        StorageError: the broker does not answer.
+    """
+    table = _logged(table, env, "repair the log of")
+    make_topic(table, topic_of(table))
+    return make_up(table, env)
+
+
+def _logged(table: TableDef, env: Env, action: str) -> TableDef:
+    table = newest(table, env)
+    if table.options.get(w.LOG_SYSTEM) == "none":
+        raise InvalidInputError(
+            f"cannot {action} '{table.name}': the table has no log. Give it one with 'log.system' = 'kafka'.",
+            table=table.name,
+        )
+    return table
