@@ -1,5 +1,5 @@
 """What a commit carries besides rows: changelog files, index files, a watermark, properties, offsets of a log, and
-steps beside the table."""
+the log beside the table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from merganser.lsm.abandoned import remove_uncommitted
 from merganser.meta.index_manifest import HASH, IndexEntry
 from merganser.meta.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot, snapshot_from_json
 from merganser.testing.builders import catalog_over, contents, memory_with, with_changelog
-from merganser.testing.faulty import Fault, FaultyStorage, Plan
+from merganser.testing.faulty import FaultyStorage
 from merganser.write.sequences import starting_sequences
 from merganser.write.start import Start
 from merganser.write.target import WriteTarget
@@ -254,8 +254,8 @@ def test_the_watermark_rises_and_never_falls() -> None:
 
 def test_properties_and_offsets_are_carried_on_and_replaced_by_name() -> None:
     table = _table()
-    _commit(table, _files(table, 1), properties={"a": "1", "b": "1"}, log_offsets={0: 10, 1: 20})
-    _commit(table, _files(table, 2), properties={"b": "2"}, log_offsets={1: 25}, identifier=7)
+    _commit(table, _files(table, 1), properties={"a": "1", "b": "1"}, log=_Log({0: 10, 1: 20}))
+    _commit(table, _files(table, 2), properties={"b": "2"}, log=_Log({1: 25}), identifier=7)
     _commit(table, _files(table, 3))
     found = table.snapshots()[-1]
     mine = {name: text for name, text in (found.properties or {}).items() if not name.startswith("merganser.")}
@@ -271,7 +271,7 @@ def test_properties_and_offsets_are_carried_on_and_replaced_by_name() -> None:
 )
 def test_offsets_that_cannot_be_are_refused(offsets: bytes) -> None:
     table = _table()
-    text = _commit(table, _files(table, 1), log_offsets={0: 1}).to_json()
+    text = _commit(table, _files(table, 1), log=_Log({0: 1})).to_json()
     start = text.index(b'"logOffsets": ') + len(b'"logOffsets": ')
     end = text.index(b"}", start) + 1
     unsealed = text[:start] + offsets + text[end:]
@@ -279,7 +279,7 @@ def test_offsets_that_cannot_be_are_refused(offsets: bytes) -> None:
         snapshot_from_json(unsealed, "snapshot-1")
 
 
-# steps beside the table
+# the log beside the table
 
 
 @dataclass
@@ -290,15 +290,18 @@ class _Log:
     fails: str = ""
     heard: list[Any] = field(default_factory=list)
 
-    def before(self) -> Mapping[int, int]:
-        self._hear("before")
-        return self.offsets
+    def check(self) -> None:
+        self._hear("check")
 
-    def after(self, snapshot: Snapshot | None) -> None:
-        self._hear(("after", snapshot and snapshot.id))
+    def prepare(self, snapshot: Snapshot, previous: Snapshot | None) -> Snapshot:
+        self._hear(("prepare", snapshot.id, previous and previous.id))
+        return replace(snapshot, log_offsets={**(snapshot.log_offsets or {}), **self.offsets} or None)
 
-    def undo(self) -> None:
-        self._hear("undo")
+    def publish(self, snapshot: Snapshot | None) -> None:
+        self._hear(("publish", snapshot and snapshot.id))
+
+    def drop(self) -> None:
+        self._hear("drop")
 
     def _hear(self, what: Any) -> None:
         self.heard.append(what)
@@ -306,82 +309,71 @@ class _Log:
             raise StorageError("the log is away")
 
 
-def test_steps_come_before_and_after_and_their_offsets_are_in_the_snapshot() -> None:
-    table = _table()
-    logs = [_Log({0: 5}), _Log({1: 6})]
-    snapshot = _commit(table, _files(table, 1), steps=logs, log_offsets={0: 1, 2: 2})
-    assert snapshot.log_offsets == {0: 5, 1: 6, 2: 2}
-    assert [log.heard for log in logs] == [["before", ("after", 1)]] * 2
+def test_a_log_prepares_a_snapshot_shows_it_once_it_stands_and_its_offsets_are_there() -> None:
+    table, log = _table(), _Log({0: 5})
+    assert _commit(table, _files(table, 1), log=log).log_offsets == {0: 5}
+    assert log.heard == [("prepare", 1, None), ("publish", 1), "drop"]
 
 
-def test_attempts_take_the_first_step_once() -> None:
+def test_each_attempt_prepares_its_own_snapshot() -> None:
     table = _table()
     messages, log = _files(table, 1), _Log({0: 5})
     table.env.storage = _Taken(table.env.storage)
-    assert _commit(table, messages, steps=[log]).log_offsets == {0: 5}
-    assert log.heard == ["before", ("after", 3)]
+    assert _commit(table, messages, log=log).log_offsets == {0: 5}
+    assert log.heard == [
+        ("prepare", 1, None), "drop", ("prepare", 2, 1), "drop", ("prepare", 3, 2), ("publish", 3), "drop",
+    ]  # fmt: skip
 
 
-def test_a_commit_that_changes_nothing_takes_no_step() -> None:
+def test_a_commit_that_changes_nothing_prepares_nothing() -> None:
     table, log = _table(), _Log()
-    assert _commits(table).commit(Change([], "user", steps=[log])) is None
-    assert log.heard == []
+    assert _commits(table).commit(Change([], "user", log=log)) is None
+    assert log.heard == ["drop"]
 
 
-def test_a_commit_that_was_applied_before_takes_the_last_step_alone() -> None:
+def test_a_commit_that_was_applied_before_is_shown_in_case_it_was_not() -> None:
     table = _table()
     _commit(table, _files(table, 1), identifier=1)
     log = _Log()
-    _commit(table, _files(table, 1), identifier=1, steps=[log])
-    assert log.heard == [("after", 1)]
+    _commit(table, _files(table, 1), identifier=1, log=log)
+    assert log.heard == [("publish", 1), "drop"]
 
 
-def test_a_first_step_that_fails_fails_the_commit_and_undoes_those_before_it() -> None:
-    table = _table()
-    messages = _files(table, 1)
-    before = contents(table.env.storage)
-    logs = [_Log(), _Log(fails="before"), _Log()]
-    with pytest.raises(StorageError, match="the log is away"):
-        _commit(table, messages, steps=logs)
-    assert [log.heard for log in logs] == [["before", "undo"], ["before", "undo"], []]
-    assert contents(table.env.storage) == before
+@pytest.mark.parametrize("error", [StorageError("the log is away"), OSError("no route to the broker")])
+def test_a_log_that_cannot_prepare_fails_the_commit(error: Exception) -> None:
+    class Broken(_Log):
+        def prepare(self, snapshot: Snapshot, previous: Snapshot | None) -> Snapshot:
+            raise error
+
+    table, log = _table(), Broken()
+    with pytest.raises(type(error), match=str(error)):
+        _commit(table, _files(table, 1), log=log)
+    assert log.heard == ["drop"]
     assert table.snapshots() == ()
 
 
-def test_a_conflict_found_at_once_takes_no_step_and_one_found_later_undoes_it() -> None:
+def test_a_conflict_found_at_once_prepares_nothing_and_one_found_later_drops_it() -> None:
     table = _table(**{"commit.max-retries": "1", "commit.max-retry-wait": "0 ms"})
     first = _files(table, 1)
     _commit(table, first)
     log = _Log()
     with pytest.raises(ConflictError):
-        _commit(table, first, steps=[log])
-    assert log.heard == []
+        _commit(table, first, log=log)
+    assert log.heard == ["drop"]
     messages = _files(table, 2)
     table.env.storage = _Taken(table.env.storage)
     with pytest.raises(ConflictError, match="2 times in a row"):
-        _commit(table, messages, steps=[log])
-    assert log.heard == ["before", "undo"]
+        _commit(table, messages, log=log)
+    assert log.heard[-1] == "drop"
+    assert "publish" not in str(log.heard)
 
 
-def test_a_last_step_that_fails_does_not_fail_the_commit(caplog: pytest.LogCaptureFixture) -> None:
-    table = _table()
-    logs = [_Log(fails="after"), _Log()]
+def test_a_log_that_does_not_show_a_commit_does_not_fail_it(caplog: pytest.LogCaptureFixture) -> None:
+    table, log = _table(), _Log(fails="publish")
     with caplog.at_level(logging.WARNING):
-        _commit(table, _files(table, 1), steps=logs)
-    assert "a step after it failed" in caplog.text
-    assert logs[1].heard == ["before", ("after", 1)]
+        _commit(table, _files(table, 1), log=log)
+    assert "its log does not show it yet" in caplog.text
     assert _keys(table) == [1]
-
-
-def test_an_undo_that_fails_leaves_the_error_of_the_commit(caplog: pytest.LogCaptureFixture) -> None:
-    table = _table()
-    logs = [_Log(), _Log(fails="undo")]
-    messages = _files(table, 1)
-    table.env.storage = FaultyStorage(table.env.storage, Plan(Fault.FAIL, 1, 99, frozenset({"replace"}), "/manifest/"))
-    with pytest.raises(StorageError), caplog.at_level(logging.WARNING):
-        _commit(table, messages, steps=logs)
-    assert "could not be undone" in caplog.text
-    assert logs[0].heard == ["before", "undo"]
 
 
 class _Unsure(FaultyStorage):
@@ -398,29 +390,17 @@ class _Unsure(FaultyStorage):
         return self.inner.read(path)
 
 
-def test_a_commit_of_unknown_outcome_leaves_the_steps_to_its_repeat() -> None:
+def test_a_commit_of_unknown_outcome_is_dropped_from_the_log_and_shown_by_its_repeat() -> None:
     table, log = _table(), _Log({0: 9})
     messages, storage = _logged(table, 1), table.env.storage
     table.env.storage = _Unsure(storage)
-    change = Change(messages, "user", uuid="u-1", steps=[log])
+    change = Change(messages, "user", uuid="u-1", log=log)
     with pytest.raises(CommitUnknownError):
         _commits(table).commit(change)
-    assert log.heard == ["before"]
+    assert log.heard == [("prepare", 1, None), "drop"]
     table.env.storage = storage
     snapshot = _commits(table).commit(replace(change, since=1))
     assert snapshot is not None
     assert (snapshot.id, snapshot.log_offsets) == (1, {0: 9})
-    assert log.heard == ["before", ("after", 1)]
+    assert log.heard[2:] == [("publish", 1), "drop"]
     assert len(table.snapshots()) == 1
-
-
-def test_errors_of_a_log_that_are_not_ours_undo_and_go_on() -> None:
-    class Broken(_Log):
-        def before(self) -> Mapping[int, int]:
-            super().before()
-            raise RuntimeError("a bug")
-
-    table, logs = _table(), [_Log(), Broken()]
-    with pytest.raises(RuntimeError, match="a bug"):
-        _commit(table, _files(table, 1), steps=logs)
-    assert [log.heard for log in logs] == [["before", "undo"]] * 2
