@@ -24,6 +24,7 @@ from typing import Final
 from merganser.commit.message import CommitMessage
 from merganser.errors import ExpiredError, FormatError, NotFoundError, StorageError
 from merganser.files.masks import index_path
+from merganser.meta.next_schema import make_next_schema
 from merganser.meta.refs import TagStore
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.shard_stream import stream_of
@@ -32,7 +33,9 @@ from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.migrate.build import QUIET, place
+from merganser.options import write as w
 from merganser.options.option import Options
+from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.storage.local import LocalStorage
 from merganser.storage.paths import TablePaths, join
@@ -42,6 +45,11 @@ from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction, checked_user
 
 _COPY_BYTES: Final = 4 << 20
+
+
+def _without_log(now: TableDef) -> TableSchema:
+    options = dict.fromkeys((w.LOG_SYSTEM.key, w.KAFKA_TOPIC.key))
+    return replace(now.schema, options=now.schema.options.merged(options))
 
 
 def clone(table: TableDef, source: Env, snapshot: Snapshot | None, env: Env, root: str, *, name: str) -> None:
@@ -78,6 +86,8 @@ def clone(table: TableDef, source: Env, snapshot: Snapshot | None, env: Env, roo
         made = SchemaStore(paths, env).load(ids[-1])
         if stream_of(made.options, "main") is not None:
             disable(TableDef(name, aside, made, made.options), env)
+        if made.options.get(w.LOG_SYSTEM) != "none":  # the topic is that of the table
+            make_next_schema(TableDef(name, aside, made, made.options), env, _without_log)
 
 
 def _fill(table: TableDef, source: Env, snapshot: Snapshot, env: Env, aside: str, name: str) -> None:

@@ -9,6 +9,14 @@ import pytest
 from tests.live.services import UnavailableError
 from tests.log.broker import Broker, running
 
+try:
+    from tests.spark.conftest import spark
+except pytest.skip.Exception:
+
+    @pytest.fixture(scope="session")
+    def spark() -> None:
+        pytest.skip("pyspark is not installed")
+
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:

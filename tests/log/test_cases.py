@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,22 @@ def _write(table: mg.Table, step: dict[str, Any]) -> None:
     table.write(
         [dict(zip(names, row[1:], strict=True)) for row in step["rows"]], kinds=[row[0] for row in step["rows"]]
     )
+
+
+def test_the_blocks_of_the_page_run(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "log.md").read_text()
+    blocks = re.findall(r"```python broker\n(.*?)```", text, re.DOTALL)
+    assert blocks
+    (tmp_path / f"page-{tmp_path.name}").mkdir()
+    monkeypatch.chdir(tmp_path / f"page-{tmp_path.name}")
+    code = "\n".join(blocks).replace("localhost:9092", broker.address).replace('"warehouse"', f'"{tmp_path.name}-wh"')
+    names: dict[str, Any] = {}
+    for line in re.split(r"\n(?=\S)(?!\))", code):
+        shown, _, expected = line.partition("  # ")
+        if expected:
+            assert eval(shown, names) == eval(expected, names)
+        else:
+            exec(shown, names)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])

@@ -343,6 +343,43 @@ def test_a_table_with_rows_gets_a_log_from_then_on_and_loses_it(warehouse: mg.Ca
     table.write([{"k": 1, "v": "last"}])
 
 
+def test_a_clone_has_no_log_and_a_renamed_table_keeps_it(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker, bucket="1")
+    table.write([{"k": 1, "v": "a"}])
+    other = warehouse.clone("db.t", "db.other")
+    assert other.options.get("log.system", "none") == "none"
+    other.write([{"k": 2, "v": "b"}])
+    warehouse.rename_table("db.t", "db.renamed")
+    renamed = warehouse.table("db.renamed")
+    assert isinstance(renamed, mg.Table)
+    renamed.write([{"k": 3, "v": "c"}])
+    assert [record["snapshot"] for record in _records(renamed)] == [1, 2]
+
+
+def test_a_table_of_a_query_has_its_rows_in_the_log_or_there_is_none(warehouse: mg.Catalog, broker: Broker) -> None:
+    client = kafka.admin.AdminClient({"bootstrap.servers": broker.address})
+    told = f"'bucket' = '1', 'log.system' = 'kafka', 'kafka.bootstrap.servers' = '{broker.address}'"
+    warehouse.sql(f"CREATE TABLE db.made TBLPROPERTIES ({told}, 'primary-key' = 'k') AS SELECT 1 AS k, 'a' AS v")
+    made = warehouse.table("db.made")
+    assert isinstance(made, mg.Table)
+    assert [record["key"] for record in _records(made)] == ['{"k":1}']
+    with pytest.raises(mg.errors.MerganserError):
+        warehouse.sql(f"CREATE TABLE db.bad TBLPROPERTIES ({told}) AS SELECT CAST('x' AS INT) AS k")
+    assert not [topic for topic in client.list_topics(timeout=10).topics if topic.endswith("db.bad")]
+
+
+@pytest.mark.spark
+def test_commits_of_spark_are_in_the_log(spark: Any, warehouse: mg.Catalog, broker: Broker) -> None:
+    import merganser.spark as ms
+
+    table = _table(warehouse, broker, bucket="2")
+    with _following(table, start="latest") as get:
+        ms.write(spark.range(20).selectExpr("CAST(id AS INT) AS k", "'a' AS v"), table.path)
+        found = get()
+        assert sorted(row["k"] for row in found) == list(range(20))
+    assert {record["snapshot"] for record in _records(table)} == {1}
+
+
 @pytest.mark.parametrize("key", ["k", ""])
 def test_buckets_that_are_added_get_partitions(warehouse: mg.Catalog, broker: Broker, key: str) -> None:
     options = {"bucket": "-1", "dynamic-bucket.target-row-num": "5"} if key else {"bucket": "-1"}
