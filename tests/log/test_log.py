@@ -52,22 +52,23 @@ def _records(table: mg.Table) -> list[dict[str, Any]]:
         "enable.partition.eof": True, "enable.auto.commit": False,
     })  # fmt: skip
     try:
-        parts = sorted(consumer.list_topics(topic, 10).topics[topic].partitions)
+        left = set(consumer.list_topics(topic, 10).topics[topic].partitions)
+        consumer.assign([kafka.TopicPartition(topic, part, kafka.OFFSET_BEGINNING) for part in left])
         found: list[dict[str, Any]] = []
-        for part in parts:
-            consumer.assign([kafka.TopicPartition(topic, part, kafka.OFFSET_BEGINNING)])
-            while True:
-                message = consumer.poll(10)
-                assert message is not None
-                if message.error() is not None:
-                    assert message.error().code() == kafka.KafkaError._PARTITION_EOF
-                    break
-                mark = json.loads(dict(message.headers())[HEADER])
-                key, value = message.key(), message.value()
-                found.append({
-                    "part": part, "offset": message.offset(), "snapshot": mark["snapshot"], "mark": mark,
-                    "key": None if key is None else key.decode(), "value": None if value is None else value.decode(),
-                })  # fmt: skip
+        while left:
+            message = consumer.poll(10)
+            assert message is not None
+            if message.error() is not None:
+                assert message.error().code() == kafka.KafkaError._PARTITION_EOF
+                left.discard(message.partition())
+                continue
+            mark = json.loads(dict(message.headers())[HEADER])
+            key, value = message.key(), message.value()
+            found.append({
+                "part": message.partition(), "offset": message.offset(), "snapshot": mark["snapshot"], "mark": mark,
+                "key": None if key is None else key.decode(), "value": None if value is None else value.decode(),
+            })  # fmt: skip
+        found.sort(key=lambda record: (record["part"], record["offset"]))
         return found
     finally:
         consumer.close()
