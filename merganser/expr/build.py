@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Final
 
@@ -498,10 +499,22 @@ def assigned(item: Expression, kind: t.DataType) -> Expression:
         return item
     fits = origin == goal or {origin, goal} <= {"exact", "float"} or goal == "text" or is_text_literal(item)
     if untyped(item) or (fits and goal is not None):
-        return cast(item, kind)
+        return _stored(item, cast(item, kind))
     raise InvalidInputError(
         f"cannot store '{sql(item)}' ({type_text(item)}) in a column of type {kind.with_nullable(True)}. CAST it."
     )
+
+
+def _stored(item: Expression, found: Expression) -> Expression:
+    """Return an item that was cast to the type of its column, unless it is a number that became infinite by that."""
+    if isinstance(found, Cast) and found is not item:
+        return replace(found, stores=True)
+    if isinstance(found, Literal) and isinstance(found.value, float) and math.isinf(found.value) and found is not item:
+        given = item.value if isinstance(item, Literal) else None
+        is_number = isinstance(given, str) and any(char.isdigit() for char in given)  # not the word Infinity
+        if is_number or (isinstance(given, int | float | Decimal) and math.isfinite(given)):
+            raise InvalidInputError(f"cannot CAST {sql(item)} AS {found.type}: the value does not fit the type")
+    return found
 
 
 def can_cast(source: t.DataType, target: t.DataType) -> bool:

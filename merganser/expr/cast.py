@@ -31,13 +31,14 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, timestamp_unit
 
 
-def cast_values(values: Values, source: t.DataType, target: t.DataType) -> Values:
+def cast_values(values: Values, source: t.DataType, target: t.DataType, *, stores: bool = False) -> Values:
     """Return values cast from one type to another (`expr.build.can_cast`).
 
     Args:
         values: n values of the Arrow type of `source`.
         source: their type.
         target: the type wanted.
+        stores: refuse a number that is too large for FLOAT; SQL makes it infinite.
 
     Returns:
         n values of the Arrow type of `target`, null where the input is null.
@@ -58,7 +59,11 @@ def cast_values(values: Values, source: t.DataType, target: t.DataType) -> Value
         values, source = values.cast(pa.int32()), t.Int()
     match goal:
         case "float":
-            return as_double(values, source).cast(arrow_type(target), safe=False)
+            doubles = as_double(values, source)
+            floats = doubles.cast(arrow_type(target), safe=False)
+            if stores:
+                fail(values, pc.and_(pc.is_finite(doubles), pc.is_inf(floats)), target)
+            return floats
         case "exact" if isinstance(target, t.Decimal):
             return _to_decimal(values, source, target)
         case "exact":

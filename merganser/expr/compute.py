@@ -159,8 +159,8 @@ def _computed(node: Arithmetic | Negate | Cast | Call, rows: _Rows) -> Values:
                 return arithmetic(op, _values(left, rows), left.type, _values(right, rows), right.type, kind)
             case Negate(item=item, type=kind):
                 return negate(_values(item, rows), kind)
-            case Cast(item=item, type=kind):
-                return cast_values(_values(item, rows), item.type, kind)
+            case Cast(item=item, type=kind, stores=stores):
+                return cast_values(_values(item, rows), item.type, kind, stores=stores)
             case Call(name=name, items=(item, *options), type=kind):
                 constants = [o.value for o in options if isinstance(o, Literal)]
                 return call(

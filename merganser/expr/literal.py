@@ -73,6 +73,8 @@ def number(text: str) -> Literal:
     if not re.match(NUMBER_PATTERN, text):
         raise InvalidInputError(f"'{text}' is not a number", value=text)
     if "e" in text.lower():
+        if math.isinf(float(text)):
+            raise InvalidInputError(f"{text} is outside of the range of DOUBLE", value=text)
         return Literal(float(text), t.Double())
     value = Decimal(text)
     if "." not in text and -(2**63) <= value < 2**63:

@@ -206,10 +206,15 @@ class Coalesce(_Node):
 
 @dataclass(frozen=True, slots=True)
 class Cast(_Node):
-    """`CAST(item AS type)`: an error where a value does not fit."""
+    """`CAST(item AS type)`: an error where a value does not fit.
+
+    Attributes:
+        stores: the value is stored in a column, so a number that is too large for FLOAT is an error, and not infinity.
+    """
 
     item: Expression
     type: t.DataType
+    stores: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from merganser.errors import InvalidInputError
 from merganser.schema import types as t
@@ -84,7 +85,10 @@ def _literal(text: str, kind: t.DataType) -> pa.Array:
             return pa.StructArray.from_arrays(children, fields=list(target))
         case t.Multiset() | t.Variant():
             raise ValueError(text)
-    return pa.array([stripped]).cast(target)
+    value = pa.array([stripped]).cast(target)
+    if pa.types.is_floating(target) and pc.is_inf(value)[0].as_py() and any(char.isdigit() for char in stripped):
+        raise ValueError(text)  # a number that is too large, and not the word
+    return value
 
 
 def _inner_literal(text: str, kind: t.DataType) -> pa.Array:

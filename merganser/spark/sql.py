@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -27,10 +28,8 @@ from pyspark.sql import types as s
 from sqlglot import exp
 
 from merganser.errors import InvalidInputError, MerganserError, NotFoundError
-from merganser.expr import build
 from merganser.expr.setting import Setting
 from merganser.expr.text import Dialect
-from merganser.expr.tree import Column
 from merganser.handle.system_table import TableView
 from merganser.handle.table import Table
 from merganser.handle.writing import write_computed
@@ -53,7 +52,7 @@ from merganser.spark.stream_sink import write_stream
 from merganser.spark.stream_source import read_stream
 from merganser.spark.types import TIME_AS, arrow_schema_of, spark_batches, spark_schema
 from merganser.sql import rows as inserts
-from merganser.sql.engine import Assigned, Relation
+from merganser.sql.engine import Assigned, Relation, check_stored
 from merganser.sql.lineage import Use, alias_of, table_nodes, uses
 from merganser.sql.query.keys import looked_up
 from merganser.sql.result import Result
@@ -343,7 +342,7 @@ class OnSpark:
                 item = f.lit(column.value).cast(kind)
             else:
                 _check_stored(relation, column.source, column.field)
-                item = f.col(f"c{column.source}").cast(kind)
+                item = _truncated(f.col(f"c{column.source}").cast(_without_float(kind)), column.field.type)
                 if column.inside:
                     item = _inside(item, f.lit(column.value).cast(kind), column)
             made.append(item.alias(column.field.name))
@@ -543,6 +542,73 @@ def _spark_type(column: t.Field) -> s.DataType:
     return s.StructType.fromJson(json.loads(text)).fields[0].dataType
 
 
+def _without_float(kind: s.DataType) -> s.DataType:
+    """Return a type with DOUBLE for FLOAT: the write takes the nearest FLOAT, where a cast may give infinity."""
+    match kind:
+        case s.FloatType():
+            return s.DoubleType()
+        case s.ArrayType():
+            return s.ArrayType(_without_float(kind.elementType), kind.containsNull)
+        case s.MapType():
+            return s.MapType(_without_float(kind.keyType), _without_float(kind.valueType), kind.valueContainsNull)
+        case s.StructType():
+            return s.StructType(
+                [s.StructField(each.name, _without_float(each.dataType), each.nullable) for each in kind.fields]
+            )
+    return kind
+
+
+def _without_void(given: s.DataType, wanted: s.DataType) -> s.DataType:
+    """Return a type of a query with the type of the column for VOID, which all values of nothing but NULL have."""
+    match given, wanted:
+        case s.NullType(), _:
+            return wanted
+        case s.ArrayType(), s.ArrayType():
+            return s.ArrayType(_without_void(given.elementType, wanted.elementType), given.containsNull)
+        case s.MapType(), s.MapType():
+            key = _without_void(given.keyType, wanted.keyType)
+            return s.MapType(key, _without_void(given.valueType, wanted.valueType), given.valueContainsNull)
+        case s.StructType(), s.StructType():
+            pairs = zip(given.fields, wanted.fields, strict=False)
+            rest = given.fields[len(wanted.fields) :]
+            made = [s.StructField(a.name, _without_void(a.dataType, b.dataType), a.nullable) for a, b in pairs]
+            return s.StructType([*made, *rest])
+    return given
+
+
+def _truncated(item: Any, kind: t.DataType) -> Any:
+    """Return a column without the digits of seconds that its type does not store: Spark's types have six."""
+    if not _is_coarse(kind):
+        return item
+    match kind:
+        case t.Timestamp(precision=precision) | t.LocalZonedTimestamp(precision=precision):
+            step = f.lit(Decimal(1).scaleb(-precision))
+            return item - f.make_dt_interval(secs=f.extract(f.lit("SECOND"), item) % step)
+        case t.Array():
+            return f.transform(item, lambda value: _truncated(value, kind.element))
+        case t.Map():
+            items = f.transform_values(item, lambda _, value: _truncated(value, kind.value))
+            return f.transform_keys(items, lambda key, _: _truncated(key, kind.key))
+        case t.Row():
+            made = (_truncated(item[field.name], field.type).alias(field.name) for field in kind.fields)
+            return f.when(item.isNotNull(), f.struct(*made))
+    return item
+
+
+def _is_coarse(kind: t.DataType) -> bool:
+    """Return whether a type stores fewer digits of seconds than Spark has, also inside."""
+    match kind:
+        case t.Timestamp() | t.LocalZonedTimestamp():
+            return kind.precision < 6
+        case t.Array():
+            return _is_coarse(kind.element)
+        case t.Map():
+            return _is_coarse(kind.key) or _is_coarse(kind.value)
+        case t.Row():
+            return any(_is_coarse(field.type) for field in kind.fields)
+    return False
+
+
 def _inside(item: Any, wanted: Any, column: Assigned) -> Any:
     """Return a column of which another value than the wanted one is an error."""
     name = column.field.name
@@ -559,11 +625,9 @@ def _check_stored(relation: Relation, i: int, column: t.Field) -> None:
     Raises:
         InvalidInputError: not without a cast.
     """
-    kind = relation.rows.frame.schema.fields[i].dataType
-    if isinstance(kind, s.NullType | s.ArrayType | s.MapType | s.StructType):
-        return  # a cast of Spark says more of nested values
+    kind = _without_void(relation.rows.frame.schema.fields[i].dataType, _spark_type(column))
     try:
-        build.assigned(Column((relation.names[i],), relation.types[i]), column.type.with_nullable(True))
+        check_stored(relation.names[i], _Types(s.StructType([s.StructField("", kind)]))[0], column.type)
     except InvalidInputError as error:
         raise InvalidInputError(
             f"cannot write column '{column.name}': {str(error).rstrip('.')}. Nothing was written.", column=column.name

@@ -22,7 +22,7 @@ from merganser.options.option import BYTES, DURATION
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, nullable_schema
 from merganser.sql import rows as inserts
-from merganser.sql.engine import Assigned, Relation
+from merganser.sql.engine import Assigned, Relation, check_stored
 from merganser.sql.lineage import table_nodes
 from merganser.sql.query import Batches, Limits, Running, Source, bind, run
 from merganser.sql.result import Result
@@ -205,12 +205,13 @@ def _cast(relation: Relation, column: Assigned, state: State) -> Any:
     what = f"cannot write column '{field.name}'"
     if isinstance(given, Null):
         return lambda batch: pa.nulls(batch.num_rows, target)
-    if _nested(kind) or _nested(given):
-        return lambda batch: _nested_cast(batch.column(position), target, what, field)
     try:
-        projection = Projection(build.assigned(Column((name,), given), kind))
+        check_stored(name, given, kind)
     except InvalidInputError as error:
         raise _not_written(what, error, field) from error
+    if _nested(kind) or _nested(given):
+        return lambda batch: _nested_cast(batch.column(position), given, field)
+    projection = Projection(build.assigned(Column((name,), given), kind))
 
     def cast(batch: pa.RecordBatch) -> Any:
         try:
@@ -261,40 +262,40 @@ def _nested(kind: t.DataType) -> bool:
     return isinstance(kind, t.Array | t.Map | t.Row | t.Multiset | t.Vector)
 
 
-def _nested_cast(values: pa.Array, target: pa.DataType, what: str, field: t.Field) -> pa.Array:
-    if pa.types.is_nested(values.type) != pa.types.is_nested(target):
-        raise _not_written(what, InvalidInputError(f"a value of {values.type} does not fit {field.type}"), field)
-    return _renamed(values, target, what)
+def _nested_cast(values: pa.Array, given: t.DataType, field: t.Field) -> pa.Array:
+    try:
+        return _stored(values, given, field.type.with_nullable(True))
+    except (InvalidInputError, pa.ArrowException) as error:
+        raise _not_written(f"cannot write column '{field.name}'", error, field) from error
 
 
-def _renamed(values: pa.Array, target: pa.DataType, what: str) -> pa.Array:
-    """Return nested values in another type: the fields of structs by their position."""
-    kind = values.type
+def _stored(values: pa.Array, given: t.DataType, kind: t.DataType) -> pa.Array:
+    """Return nested values in another type: each value inside is cast, the fields of rows by their position."""
+    target = arrow_type(kind)
     if values.null_count == len(values):
         return pa.nulls(len(values), target)
-    try:
-        if pa.types.is_struct(target) and pa.types.is_struct(kind):
-            if kind.num_fields != target.num_fields:
-                raise InvalidInputError(
-                    f"{what}: the value has {kind.num_fields} fields, the column {target.num_fields}. Nothing was "
-                    "written."
-                )
-            inner = [_renamed(part, target.field(i).type, what) for i, part in enumerate(values.flatten())]
+    match given, kind:
+        case t.Row(fields=fields), t.Row(fields=wanted):
+            inner = [
+                _stored(part, field.type, to.type)
+                for part, field, to in zip(values.flatten(), fields, wanted, strict=True)
+            ]
             return pa.StructArray.from_arrays(inner, fields=list(target), mask=values.is_null())
-        if pa.types.is_map(target) and pa.types.is_map(kind):
+        case t.Map(), t.Map() | t.Multiset():
             values = _compact(values)
+            keys, items = (kind.key, kind.value) if isinstance(kind, t.Map) else (kind.element, t.Int())
             return pa.MapArray.from_arrays(
-                values.offsets, _renamed(values.keys, target.key_type, what),
-                _renamed(values.items, target.item_type, what), type=target, mask=values.is_null(),
+                values.offsets, _stored(values.keys, given.key, keys),
+                _stored(values.items, given.value, items), type=target, mask=values.is_null(),
             )  # fmt: skip
-        if pa.types.is_list(target) and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        case t.Array(), t.Array():
             values = _compact(values)
-            inner = _renamed(values.values, target.value_type, what)
-            offsets = values.offsets.cast(pa.int32())
-            return pa.ListArray.from_arrays(offsets, inner, type=target, mask=values.is_null())
-        return values.cast(target)
-    except pa.ArrowException as error:
-        raise InvalidInputError(f"{what}: {error}. Nothing was written.") from error
+            inside = _stored(values.values, given.element, kind.element)
+            return pa.ListArray.from_arrays(values.offsets.cast(pa.int32()), inside, type=target, mask=values.is_null())
+    if _nested(given) or _nested(kind):
+        return _same(values, target)
+    cast = Projection(build.assigned(Column(("value",), given), kind))
+    return _same(cast.evaluate(pa.table({"value": values})), target)
 
 
 def _compact(values: pa.Array) -> pa.Array:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,7 +26,7 @@ from merganser.rules.dialects import keeps_other_columns
 from merganser.rules.gaps import check_can_write
 from merganser.schema.arrow import arrow_type
 from merganser.schema.conform import conform, fill_missing
-from merganser.schema.types import DataType
+from merganser.schema.types import DataType, Double, Float
 from merganser.write import overwrite as ow
 from merganser.write.incoming import Arrival, Prepared, accepted, deletes_among
 
@@ -242,6 +243,8 @@ class WriteTarget:
                 scalar = given.cast(arrow_type(kind))
                 if isinstance(value, datetime) and not scalar.cast(given.type).equals(given):
                     raise ValueError("the cast loses the time of day, or digits of seconds")
+                if isinstance(kind, Float | Double) and np.isinf(scalar.as_py()) and any(map(str.isdigit, str(value))):
+                    raise ValueError("the number is too large")
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 raise InvalidInputError(
                     f"{action}: {value!r} is not a value of partition column '{name}' {kind}.", column=name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -184,12 +185,56 @@ def test_values_are_stored_as_spark_assigns_them(session: Any) -> None:
     for query, why in {
         "SELECT 300, NULL, NULL, NULL": "(?i)tinyint|overflow|out of range",
         "SELECT 'x', NULL, NULL, NULL": "cannot write column 'id'",
-        "SELECT 1, NULL, named_struct('x', 1), NULL": "(?i)cast",
+        "SELECT 1, NULL, named_struct('x', 1), NULL": "1 field, the column 2",
         "SELECT 1, NULL, NULL": "3 columns, and the table has 4",
     }.items():
         with pytest.raises(InvalidInputError, match=why):
             session.sql(f"INSERT INTO t {query}")
     assert session.sql("SELECT * FROM t").count() == 1
+
+
+@pytest.mark.parametrize("engine", ["process", "driver", "tasks"])
+def test_values_are_stored_in_narrower_types_as_on_the_other_engine(
+    session: Any, catalog: mg.Catalog, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if engine == "tasks":
+        monkeypatch.setattr(spark_sql, "_LOCAL_BYTES", -1)
+    own = catalog.session()
+    own.sql("USE shop")
+    run = own.sql if engine == "process" else session.sql
+    run("SET timezone = 'UTC'")
+    run(
+        "CREATE TABLE n (id INT, at TIMESTAMP(3), z TIMESTAMP_LTZ(0), f FLOAT, l ARRAY<INT>, r ROW<x INT, y FLOAT>, "
+        "m MAP<STRING, TIMESTAMP(1)>, ls ARRAY<ROW<t TIMESTAMP(3)>>)"
+    )
+    moment = "TIMESTAMP '1960-01-01 01:02:03.98765'"
+    stored = {
+        ("at", moment): datetime(1960, 1, 1, 1, 2, 3, 987000),
+        ("z", moment): datetime(1960, 1, 1, 1, 2, 3, tzinfo=UTC),
+        ("f", "CAST(0.1 AS DOUBLE)"): 0.10000000149011612,
+        ("l", "array(1.5, NULL, 2)"): [1, None, 2],
+        ("l", "array()"): [],
+        ("l", "array(NULL)"): [None],
+        ("r", "named_struct('a', 1.5, 'b', 2)"): {"x": 1, "y": 2.0},
+        ("m", f"map('a', {moment})"): [("a", datetime(1960, 1, 1, 1, 2, 3, 900000))],
+        ("ls", f"array(named_struct('t', {moment}), NULL)"): [{"t": datetime(1960, 1, 1, 1, 2, 3, 987000)}, None],
+    }
+    for i, (column, value) in enumerate(stored):
+        run(f"INSERT INTO n (id, {column}) VALUES ({i}, {value})")
+    run("INSERT INTO n (id, at) SELECT 100, current_timestamp()")
+    table = catalog.table("shop.n").read().to_pylist()
+    assert {row["id"]: row for row in table}.keys() == {*range(len(stored)), 100}
+    found = {row["id"]: row for row in table}
+    assert [found[i][column] for i, (column, _) in enumerate(stored)] == list(stored.values())
+    for column, value in {
+        "f": "1e40",
+        "r": "named_struct('a', 1, 'b', 1e40)",
+        "l": "array(3000000000)",
+        "m": "array('a')",
+        "ls": "array(named_struct('t', 'x'))",
+    }.items():
+        with pytest.raises(InvalidInputError, match=r"(fit|overflow|CAST it).*Nothing was written|overflow"):
+            run(f"INSERT INTO n (id, {column}) VALUES (200, {value})")
 
 
 def test_forms_of_flink_and_braces_reach_spark(session: Any) -> None:

@@ -384,3 +384,28 @@ def test_rows_are_not_changed_by_a_handle_that_reads_the_past(catalog: mg.Catalo
         with pytest.raises(InvalidInputError, match=r"'scan\.snapshot-id' = '1'.* only the newest rows"):
             call()
     assert table.read().count() == 6
+
+
+@pytest.mark.parametrize("value", ["1e40", "'1e40'", "-d", "1e39 * 10", "1e400", "'-1e400'"])
+def test_a_number_that_is_too_large_never_becomes_infinity(catalog: mg.Catalog, value: str) -> None:
+    table = catalog.create_table("db.floats", {"k": "INT", "f": "FLOAT", "d": "DOUBLE"}, primary_key=["k"])
+    table.write([{"k": 1, "f": 1.5, "d": 1e300}])
+    with pytest.raises(InvalidInputError, match=r"column 'f' .*(fit|range).*Nothing was written"):
+        table.update("true", {"f": value})
+    merge = table.merge([{"k": 1, "e": 1e300}, {"k": 2, "e": 0.0}], "target.k = source.k")
+    with pytest.raises(InvalidInputError, match=r"column 'f' .*does not fit the type"):
+        merge.when_matched_update({"f": "e"}).when_not_matched_insert({"k": "source.k", "f": "e"}).execute()
+    assert table.read().to_pylist() == [{"k": 1, "f": 1.5, "d": 1e300}]
+    found = table.update("true", {"f": "CAST('-Infinity' AS FLOAT)", "d": "'Infinity'"})
+    assert found is not None
+    assert table.read(columns=["f", "d"]).to_pylist() == [{"f": float("-inf"), "d": float("inf")}]
+
+
+def test_a_default_and_a_partition_that_are_too_large_are_refused(catalog: mg.Catalog) -> None:
+    for kind, text in (("FLOAT", "1e40"), ("DOUBLE", "1e400")):
+        with pytest.raises(InvalidInputError, match=f"cannot use '{text}' as the default"):
+            catalog.create_table("db.d", {"k": "INT", "f": kind}, options={"fields.f.default-value": text})
+    table = catalog.create_table("db.p", {"k": "INT", "f": "FLOAT"}, partition_by=["f"])
+    for value in (1e40, "1e40"):
+        with pytest.raises(InvalidInputError, match="is not a value of partition column 'f' FLOAT"):
+            table.write([{"k": 1, "f": 1.0}], overwrite={"f": value})
