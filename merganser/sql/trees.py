@@ -97,7 +97,7 @@ class Texts:
             fail(self.piece.text, start, "expected a table, or a query in brackets, and its name.")
         _place_names(tree, shifts, start, len(head))
         for node in list(tree.find_all(exp.Placeholder)):
-            node.replace(self._parameter(node.name, start, end))
+            node.replace(self._parameter(node, start, end))
         return tree
 
     def _parse(self, start: int, end: int, into: Any) -> exp.Expression:
@@ -126,7 +126,7 @@ class Texts:
         if not tree.find(exp.Placeholder):
             tree.meta[TEXT] = text
         for node in list(tree.find_all(exp.Placeholder)):
-            value = self._parameter(node.name, start, end)
+            value = self._parameter(node, start, end)
             if node is tree:
                 return value
             node.replace(value)
@@ -269,18 +269,33 @@ class Texts:
             shifts.append((len(out), at))
         return out + source[at:end], shifts
 
-    def _parameter(self, name: str, start: int, end: int) -> exp.Expression:
-        offset = start
+    def _parameter(self, node: exp.Expression, start: int, end: int) -> exp.Expression:
+        name, offset = node.name, start
         for sign, word in itertools.pairwise(self.piece.tokens):
             if start <= sign.start < end and sign.text == ":" and word.text == name:
                 offset = sign.start
                 break
         if not name:
             fail(self.piece.text, offset, "a parameter has a name: write :name and pass parameters={'name': ...}.")
+        if _is_name(node):
+            why = (
+                f"the parameter :{name} stands for a name here, and parameters stand for values. Write the name itself."
+            )
+            fail(self.piece.text, offset, why)
         if name not in self.parameters:
             given = ", ".join(sorted(self.parameters)) or "none"
             fail(self.piece.text, offset, f"no value was given for the parameter :{name} (given: {given}).")
         return literal(self.parameters[name], name)
+
+
+def _is_name(node: exp.Expression) -> bool:
+    """Return whether a parameter stands where a name has to: of a table, column, field, alias, window or collation."""
+    match node.parent, node.arg_key:
+        case (exp.Table() | exp.Column() | exp.TableAlias() | exp.Star(), _) | (_, "alias" | "using"):
+            return True
+        case (exp.Dot() | exp.Collate(), "expression") | (exp.Extract(), "this"):
+            return True
+    return False
 
 
 def _place_names(tree: exp.Expression, shifts: list[tuple[int, int]], start: int, head: int = 0) -> None:

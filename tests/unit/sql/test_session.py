@@ -78,6 +78,29 @@ def test_parameters_have_names(session: Session) -> None:
     assert session.sql("SELECT 1 AS n", parameters={}).to_pylist() == [{"n": 1}]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM :p", "SELECT * FROM default.:p", "SELECT o.:p FROM orders o", "SELECT id AS :p FROM orders",
+        "SELECT id :p FROM orders", "SELECT * FROM orders :p",
+        "WITH :p AS (SELECT 1) SELECT 1", "SELECT struct(1 AS :p)",
+        "SELECT * FROM orders JOIN orders o USING (:p)", "SELECT * FROM (SELECT 1) AS q(:p)",
+        "SELECT named_struct('id', 1).:p",
+        "SELECT * EXCEPT (:p) FROM orders", "SELECT sum(id) OVER :p FROM orders",
+        "SELECT extract(:p FROM current_date())",
+        "DELETE FROM orders WHERE orders.:p = 1", "UPDATE orders SET amount = orders.:p",
+        "MERGE INTO orders USING :p AS s ON orders.id = s.id WHEN MATCHED THEN DELETE",
+        "INSERT INTO :p VALUES (1, 'a', 2)",
+        "UPDATE orders SET :p = 1",
+    ],
+)  # fmt: skip
+def test_a_parameter_is_never_a_name(session: Session, text: str) -> None:
+    with pytest.raises(SqlSyntaxError) as error:
+        session.sql(text, {"p": "id"})
+    assert f"column {text.index(':p') + 1}:" in error.value.message
+    assert session.sql("SELECT :p AS p, * FROM orders WHERE city LIKE :p LIMIT :n", {"p": "O%", "n": 1}).num_rows == 1
+
+
 def test_a_value_that_does_not_fit_names_the_column(session: Session) -> None:
     for text, words in {
         "INSERT INTO orders VALUES (4, 'x', 3000000000)": r"column 'amount': cannot CAST '3000000000' AS INT",
