@@ -8,7 +8,7 @@ changes of overwrites, and everything while the broker does not answer.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from merganser.errors import MerganserError
 from merganser.meta.refs import MAIN
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from merganser.log.tail import LogCommit, LogTail
 
 _log = logging.getLogger(__name__)
-_POLL_S = 0.5
+_POLL_S: Final = 0.5
+_RETRY_MS: Final = 1000.0
+"""Maximum wait before a stream listens again to a log that could not be read, such as that of a new topic."""
 
 
 class Waiting:
@@ -74,7 +76,7 @@ class Waiting:
         except MerganserError as error:
             _log.warning("the log of '%s' cannot be read, so its files are: %s", self._table.name, error)
             self.close()
-            self._env.sleep_ms(interval_ms)
+            self._env.sleep_ms(min(interval_ms, _RETRY_MS))
             return None
 
     def _heard(self, tail: LogTail, number: int) -> LogCommit | None:
