@@ -56,6 +56,15 @@ MACROS: Final = (
     f"""CREATE MACRO _stable_error(s) AS CASE WHEN CAST('{FAILED}' || s AS BOOLEAN) THEN NULL END""",
     *(stable(macro) for macro in _FAILING),
     *_FAILING,
+    # the digits of a product of whole numbers up to 10^38: the last 38 ones, and those above
+    """CREATE MACRO _upper_half(n) AS n // 10000000000000000000::HUGEINT""",
+    """CREATE MACRO _lower_half(n) AS n % 10000000000000000000::HUGEINT""",
+    """CREATE MACRO _product(n, d) AS list_transform(list_transform(list_transform(
+       [{a: _upper_half(abs(n)), b: _lower_half(abs(n)), c: _upper_half(abs(d)), d: _lower_half(abs(d))}],
+       lambda p: {high: p.a * p.c, low: p.b * p.d, one: p.b * p.c + _upper_half(p.b * p.d), other: p.a * p.d}),
+       lambda p: {high: p.high + _upper_half(p.one), low: p.low, other: p.other + _lower_half(p.one)}),
+       lambda p: {high: p.high + _upper_half(p.other),
+                  low: _lower_half(p.other) * 10000000000000000000::HUGEINT + _lower_half(p.low)})[1]""",
     """CREATE MACRO _whole(s) AS regexp_full_match(trim(s, e' \\t\\n\\r'), '[+-]?[0-9]+')""",
     """CREATE MACRO _number(s) AS
        regexp_full_match(trim(s, e' \\t\\n\\r'), '[+-]?([0-9]+\\.?[0-9]*|\\.[0-9]+)([eE][+-]?[0-9]+)?')""",
@@ -342,8 +351,11 @@ def _decimal(op: str, left: Value, right: Value, name: str) -> Value:
         case "*":
             kind = bounded(first.precision + second.precision + 1, first.scale + second.scale)
             if first.scale + second.scale > kind.scale:
-                lost = 10 ** (first.scale + second.scale - kind.scale)
+                places = first.scale + second.scale - kind.scale
                 n, d = _unscaled(a, first), f"({_unscaled(b, second)})"
+                if first.precision + min(second.precision, places) > 38:
+                    return Value(scaled(_cut_product(n, d, places), kind), kind, name)
+                lost = 10**places
                 most, rest = f"{n} * ({d} // {lost}::HUGEINT)", f"{n} * ({d} % {lost}::HUGEINT)"
                 return Value(scaled(f"({most} + _quotient({rest}, {lost}::HUGEINT))", kind), kind, name)
             digits = min(first.precision + second.precision, 38)  # else DuckDB multiplies in 64 bits, and overflows
@@ -381,6 +393,22 @@ def _unscaled(text: str, kind: t.Decimal) -> str:
     return f"CAST(replace(CAST({text} AS VARCHAR), '.', '') AS HUGEINT)"
 
 
+def _cut_product(n: str, d: str, places: int) -> str:
+    """Return the product of whole numbers without its last decimal places, rounded half up. It may have 76 digits.
+
+    Args:
+        places: 1 to 39.
+    """
+    unit, half = f"{10 ** min(places, 38)}::HUGEINT", f"{5 * 10 ** (min(places, 38) - 1)}::HUGEINT"
+    cut = f"_q.made.high * {10 ** max(38 - places, 0)}::HUGEINT + _q.made.low // {unit}"
+    up = f"_q.made.low % {unit} >= {half}"
+    if places == 39:
+        cut, up = "_q.made.high // 10", "_q.made.high % 10 >= 5"
+    sign = f"CASE WHEN ({n} < 0) <> ({d} < 0) THEN -1 ELSE 1 END"
+    rounded = f"_q.sign * ({cut} + CASE WHEN {up} THEN 1 ELSE 0 END)"
+    return f"list_transform([{{made: _product({n}, {d}), sign: {sign}}}], lambda _q: {rounded})[1]"
+
+
 def scaled(text: str, kind: t.Decimal) -> str:
     """Return a whole number as the DECIMAL with these digits."""
     if kind.scale == 0:
@@ -391,9 +419,9 @@ def scaled(text: str, kind: t.Decimal) -> str:
 
 def divided(total: str, count: str, given: t.Decimal) -> Value:
     """Return the average of DECIMALs: their sum divided by their number, with four more digits, as Spark has it."""
-    kind = bounded(given.precision + 4, given.scale + 4)
-    shift = kind.scale - given.scale
+    kind = t.Decimal(min(given.precision + 4, 38), min(given.scale + 4, 38))
+    unit = f"{10 ** (kind.scale - given.scale)}::HUGEINT"
     whole = _unscaled(f"CAST({total} AS DECIMAL(38,{given.scale}))", t.Decimal(38, given.scale))
-    numerator = f"({whole} * {10 ** max(shift, 0)}::HUGEINT)"
-    quotient = f"_quotient({numerator}, CAST({count} AS HUGEINT))"
+    number = f"CAST({count} AS HUGEINT)"
+    quotient = f"(({whole} // {number}) * {unit} + _quotient({whole} % {number} * {unit}, {number}))"
     return Value(f"CASE WHEN {count} = 0 THEN NULL ELSE {scaled(quotient, kind)} END", kind)

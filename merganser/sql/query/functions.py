@@ -926,7 +926,7 @@ def _sum(values: list[Value]) -> Value:
     if isinstance(kind, WHOLE):
         return Value(f"CAST({_over('sum', value.text)} AS BIGINT)", t.BigInt())
     if isinstance(kind, t.Decimal):
-        made = bounded(kind.precision + 10, kind.scale)
+        made = t.Decimal(min(kind.precision + 10, 38), kind.scale)
         return Value(f"CAST({_over('sum', value.text)} AS {duck(made)})", made)
     return Value(_over("sum", to(value, t.Double())), t.Double())
 

@@ -213,5 +213,5 @@ def _wider_number(a: t.DataType, b: t.DataType) -> t.DataType:
         first, second = as_decimal(Value("", a)), as_decimal(Value("", b))
         scale = max(first.scale, second.scale)
         whole = max(first.precision - first.scale, second.precision - second.scale)
-        return bounded(whole + scale, scale)
+        return t.Decimal(min(whole + scale, 38), min(scale, 38 - whole))  # all digits before the point are kept
     return WHOLE[max(WHOLE.index(type(a)), WHOLE.index(type(b)))]()  # type: ignore[arg-type]
