@@ -88,6 +88,12 @@ MACROS: Final = (
        WHEN epoch_us(wall) - epoch_us(CAST(x AS TIMESTAMP)) + epoch_us(x) = epoch_us(CAST(wall AS TIMESTAMPTZ))
        THEN CAST(wall AS TIMESTAMPTZ) ELSE _instant(wall) END""",
     """CREATE MACRO _moved(x, i) AS _at(x, CAST(x AS TIMESTAMP) + i)""",
+    # whole months between wall clocks, as Java counts them: a day that has not come to its end is left out first
+    """CREATE MACRO _day_of_months(x) AS (year(x) * 12 + month(x)) * 32 + day(x)""",
+    """CREATE MACRO _months(a, b) AS (_day_of_months(CAST(b AS DATE) + CASE
+       WHEN CAST(b AS DATE) > CAST(a AS DATE) AND CAST(b AS TIME) < CAST(a AS TIME) THEN -1
+       WHEN CAST(b AS DATE) < CAST(a AS DATE) AND CAST(b AS TIME) > CAST(a AS TIME) THEN 1 ELSE 0 END)
+       - _day_of_months(CAST(a AS DATE))) // 32""",
     # a DOUBLE as Java writes it
     """CREATE MACRO _digits(s) AS rtrim(ltrim(replace(regexp_replace(s, 'e.*', ''), '.', ''), '0'), '0')""",
     """CREATE MACRO _exponent(s) AS CASE

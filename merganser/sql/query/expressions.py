@@ -381,6 +381,8 @@ class Expressions:
         kind = value.type
         if isinstance(kind, t.LocalZonedTimestamp) and unit in CALENDAR:
             return Value(f"_moved({value.text}, INTERVAL ({'-' if op == '-' else ''}({count})) {unit})", kind, name)
+        if isinstance(kind, t.LocalZonedTimestamp):
+            return moved(op, value, literal(interval)).named(name)
         made = f"({value.text} {op} INTERVAL ({count}) {unit})"
         return Value(f"CAST({made} AS {duck(kind)})", kind, name)
 

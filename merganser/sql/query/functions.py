@@ -284,8 +284,12 @@ def _locate(values: list[Value]) -> Value:
 def _pad(name: str) -> Make:
     def make(values: list[Value]) -> Value:
         s, n = taken(values[0], "s", name).text, taken(values[1], "i", name).text
-        fill = taken(values[2], "s", name).text if len(values) > 2 else "' '"
-        return Value(f"{name}({s}, CAST(greatest({n}, 0) AS INTEGER), {fill})", t.string())
+        size = f"CAST(greatest({n}, 0) AS INTEGER)"
+        if len(values) < 3:
+            return Value(f"{name}({s}, {size}, ' ')", t.string())
+        fill = taken(values[2], "s", name).text
+        # DuckDB refuses a fill that is empty, where Spark fills with nothing
+        return Value(f"CASE WHEN {fill} = '' THEN left({s}, {size}) ELSE {name}({s}, {size}, {fill}) END", t.string())
 
     return make
 
@@ -499,7 +503,10 @@ def _date_trunc(values: list[Value]) -> Value:
     if unit is None:
         raise InvalidInputError(f"cannot call date_trunc: {values[0].text} is no unit.")
     kind = t.LocalZonedTimestamp(6)
-    return Value(f"CAST(date_trunc('{unit}', {cast(values[1], kind).text}) AS {duck(kind)})", kind)
+    moment = cast(values[1], kind).text
+    if unit in ("hour", "minute"):  # of two hours that a clock shows alike, the one of the moment
+        return Value(f"_at({moment}, date_trunc('{unit}', CAST({moment} AS TIMESTAMP)))", kind)
+    return Value(f"CAST(date_trunc('{unit}', {moment}) AS {duck(kind)})", kind)
 
 
 def _trunc(values: list[Value]) -> Value:
@@ -794,7 +801,7 @@ def _real(name: str) -> tuple[str, Function]:
 
 def _sign(values: list[Value]) -> Value:
     x = cast(taken(values[0], "n", "sign"), t.Double()).text
-    return Value(f"CAST(sign({x}) AS DOUBLE)", t.Double())
+    return Value(f"CASE WHEN isnan({x}) OR {x} = 0 THEN {x} ELSE CAST(sign({x}) AS DOUBLE) END", t.Double())
 
 
 def _isnull(text: str) -> Make:

@@ -76,10 +76,7 @@ def difference(unit: str, start: Value, end: Value) -> Value:
     if unit in _MICROS:
         text = f"(epoch_us({b}) - epoch_us({a})) // {_MICROS[unit]}"
     elif unit in _MONTHS:
-        rest, other = (f"(epoch_us({x}) - epoch_us(date_trunc('month', {x})))" for x in (a, b))
-        months = f"((year({b}) - year({a})) * 12 + month({b}) - month({a})"
-        months += f" + CASE WHEN {b} > {a} AND {other} < {rest} THEN -1 WHEN {b} < {a} AND {other} > {rest} THEN 1"
-        text = f"{months} ELSE 0 END) // {_MONTHS[unit]}"
+        text = f"_months({a}, {b}) // {_MONTHS[unit]}"
     else:
         raise InvalidInputError(f"cannot count '{unit}': it is no unit of time.")
     return Value(f"CAST({text} AS BIGINT)", t.BigInt(), name)
@@ -156,7 +153,7 @@ def _unix_timestamp(values: list[Value]) -> Value:
         moment = cast(value, _LTZ).text
     else:
         raise InvalidInputError(f"cannot call unix_timestamp: {value.name} is {value.type}, not a time.")
-    return Value(_floored(f"epoch_us({moment})", 1_000_000), t.BigInt())
+    return Value(f"(epoch_us({moment}) // 1000000)", t.BigInt())  # cut off, as Spark does it, also before 1970
 
 
 def _floored(micros: str, unit: int) -> str:
