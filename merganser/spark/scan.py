@@ -28,7 +28,7 @@ from merganser.spark.names import setting_of, spelling_of
 from merganser.spark.native import native_frames
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.splits import ReadSplits, packed
-from merganser.spark.types import arrow_schema_of, spark_schema
+from merganser.spark.types import arrow_schema_of, frame_of_arrow, spark_schema
 
 _ROWS_TOLD: Final = 50_000_000
 """Maximum number of rows that Spark is told of: counting to it takes a core some 50 ms."""
@@ -79,7 +79,7 @@ def read(
                 "snapshot, tag and timestamp."
             )
         rows = table.read(columns, where, limit, setting_of(spark, table))
-        return spark.createDataFrame(rows.to_arrow())
+        return frame_of_arrow(spark, rows.to_arrow())
     found = table if isinstance(table, TableView) else opened(table)
     columns = spelling_of(spark, found.base if isinstance(found, TableView) else found).names(columns)
     scan = found.scan(columns, where, snapshot, tag, timestamp, limit, setting_of(spark, found))

@@ -50,7 +50,7 @@ from merganser.spark.sink import write_rows_of_query
 from merganser.spark.splits import rows_of
 from merganser.spark.stream_sink import write_stream
 from merganser.spark.stream_source import read_stream
-from merganser.spark.types import TIME_AS, arrow_schema_of, spark_batches, spark_schema
+from merganser.spark.types import TIME_AS, arrow_schema_of, frame_of_arrow, spark_batches, spark_schema
 from merganser.sql import rows as inserts
 from merganser.sql.engine import Assigned, Relation, check_stored
 from merganser.sql.lineage import Use, alias_of, table_nodes, uses
@@ -120,7 +120,7 @@ class SparkSqlSession(Session):
 
     def _frame(self, rows: pa.Table) -> DataFrame:
         if rows.num_columns:
-            return self._spark.createDataFrame(rows)
+            return frame_of_arrow(self._spark, rows)
         if self._nothing is None:
             self._nothing = self._spark.createDataFrame([], s.StructType([]))
         return self._nothing
@@ -294,7 +294,7 @@ class OnSpark:
             return self._held(spark_batches(asked, arrow_schema_of(schema)), schema), True
         scan = sources.scan(handle, reference.travel, columns, use.where, use.limit)
         if not isinstance(scan, Scan | Changes):
-            return self._spark.createDataFrame(scan.to_arrow()), True
+            return frame_of_arrow(self._spark, scan.to_arrow()), True
         plan = scan.plan()
         if not _is_small(plan):
             return query_frame(self._spark, scan, plan, use.limit), False

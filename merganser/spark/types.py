@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyspark
 from pyspark.errors import PySparkException
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from merganser.errors import InvalidInputError
@@ -54,6 +55,13 @@ def spark_schema(table: TableDef, fields: Sequence[t.Field]) -> StructType:
     keys = () if table.options.get(w.PRIMARY_KEY_NULLABLE) else table.schema.primary_keys
     declared = [replace(field, type=_nullable(field.type).with_nullable(field.name not in keys)) for field in fields]
     return StructType.fromJson(json.loads(spark_json_from_fields(declared, time_as=TIME_AS)))
+
+
+def frame_of_arrow(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """Return rows as a DataFrame; moments without a zone are TIMESTAMP_NTZ: Spark alone takes them for instants."""
+    if not rows.num_rows:  # Spark takes no MAP or ROW column without a chunk
+        rows = rows.schema.empty_table()
+    return spark.createDataFrame(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))
 
 
 def arrow_schema_of(schema: StructType) -> pa.Schema:

@@ -58,9 +58,32 @@ def test_system_tables_of_the_catalog(spark: SparkSession, session: Any, catalog
     assert session.sql("SELECT * FROM sys.all_table_options WHERE table_name = 'made'").count() == 1
 
 
+def test_moments_of_system_tables_have_no_zone(spark: SparkSession, session: Any, catalog: mg.Catalog) -> None:
+    session.sql("CREATE TABLE timed (id INT, PRIMARY KEY (id) NOT ENFORCED); INSERT INTO timed VALUES (1)")
+    session.sql("CALL sys.create_tag('timed', 'a'); SET timezone = 'Asia/Tokyo'")
+    for name in ("files", "buckets", "partitions", "snapshots", "tags", "schemas", "manifests", "consumers"):
+        said = {row.col_name: row.data_type for row in session.sql(f"DESCRIBE timed${name}").collect()}
+        frames = [session.sql(f"SELECT * FROM timed${name}"), ms.read(spark, catalog.table(f"shop.timed${name}"))]
+        for frame in frames:
+            found = {column: kind for column, kind in frame.dtypes if kind.startswith("timestamp")}
+            assert found == {
+                column: "timestamp_ntz" if "LOCAL" not in kind and "LTZ" not in kind else "timestamp"
+                for column, kind in said.items()
+                if kind.startswith("TIMESTAMP")
+            }
+    (row,) = session.sql("SELECT creation_time FROM timed$files").collect()
+    assert [row.creation_time] == catalog.table("shop.timed$files").read().to_arrow()["creation_time"].to_pylist()
+
+
 def test_an_empty_table_with_nested_columns_has_no_rows(session: Any) -> None:
-    session.sql("CREATE TABLE shop.nested (k INT, m MAP<STRING, INT>, r STRUCT<x: INT>)")
-    assert session.sql("SELECT * FROM shop.nested").collect() == []
+    columns = "k INT, m MAP<STRING, INT>, r STRUCT<x: INT>, l ARRAY<INT>"
+    for table, key in (("nested", ""), ("keyed", ", PRIMARY KEY (k) NOT ENFORCED")):
+        session.sql(f"CREATE TABLE {table} ({columns}{key})")
+        for emptied in ("", f"DELETE FROM {table} WHERE k > 0", f"TRUNCATE TABLE {table}"):
+            if emptied:
+                session.sql(f"INSERT INTO {table} VALUES (1, map('a', 1), named_struct('x', 1), array(1)); {emptied}")
+            for rest in ("", " WHERE k = 7", " WHERE k > 900", " LIMIT 0", " LIMIT 3", "$ro"):
+                assert session.sql(f"SELECT m, r, l FROM {table}{rest}").collect() == []
 
 
 def test_tables_too_large_for_the_driver_are_read_and_changed_by_tasks(session: Any, with_tasks: None) -> None:
