@@ -53,6 +53,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
+        elif item.get_closest_marker("broker"):
+            item.add_marker(pytest.mark.xdist_group("broker"))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # else one process ends long after the other
 
 

@@ -6,6 +6,7 @@ python -m tests.log.broker       start one, print its address, and wait
 from __future__ import annotations
 
 import base64
+import fcntl
 import shutil
 import signal
 import socket
@@ -49,20 +50,25 @@ def class_path() -> str:
     Raises:
         UnavailableError: there is no Maven, or it cannot fetch them.
     """
-    maven, pom = program("mvn", "maven"), (_HERE / "pom.xml").read_text()
+    pom = (_HERE / "pom.xml").read_text()
     jars, done = _HOME / "jars", _HOME / "pom.xml"
-    if not done.exists() or done.read_text() != pom:
-        print("fetching Kafka through Maven", flush=True)
-        fresh = _HOME / f"jars-{uuid.uuid4().hex}"
-        command = [maven, "-q", "-B", "-f", str(_HERE / "pom.xml"), "dependency:copy-dependencies",
-                   "-DincludeScope=runtime", f"-DoutputDirectory={fresh}"]  # fmt: skip
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        if ran.returncode != 0:
-            raise UnavailableError(f"Maven cannot fetch Kafka: {ran.stdout[-1500:]}")
-        shutil.rmtree(jars, ignore_errors=True)
-        fresh.rename(jars)
-        done.write_text(pom)
+    _HOME.mkdir(exist_ok=True)
+    with (_HOME / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # other processes of the suite want the same
+        if not done.exists() or done.read_text() != pom:
+            _fetch(jars)
+            done.write_text(pom)
     return f"{jars}/*"
+
+
+def _fetch(jars: Path) -> None:
+    print("fetching Kafka through Maven", flush=True)
+    shutil.rmtree(jars, ignore_errors=True)
+    command = [program("mvn", "maven"), "-q", "-B", "-f", str(_HERE / "pom.xml"), "dependency:copy-dependencies",
+               "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]  # fmt: skip
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ran.returncode != 0:
+        raise UnavailableError(f"Maven cannot fetch Kafka: {ran.stdout[-1500:]}")
 
 
 class Broker:

@@ -26,4 +26,4 @@ def broker() -> Iterator[Broker]:
         with running() as started:
             yield started
     except UnavailableError as error:
-        pytest.fail(str(error))
+        pytest.skip(f"there is no broker to test with: {error}")
