@@ -79,7 +79,7 @@ class Scan(Rows):
             )
         at_once = self.table.options.get(r.SCAN_MANIFEST_PARALLELISM)
         reader = MetaReader(self.table.paths, self.env, self.table.name, at_once)
-        with self._unless_expired(self.snapshot):
+        with self.unless_expired(self.snapshot):
             if self.snapshot is not None:
                 state = reader.state(self.snapshot)
             else:
@@ -222,7 +222,7 @@ class Scan(Rows):
         with self.env.progress.work(title, size_bytes=size, steps=len(found.splits)) as work:
 
             def read(split: AnySplit) -> R:
-                with self._unless_expired(found.snapshot):
+                with self.unless_expired(found.snapshot):
                     value = result(read_split(found.job, split, self.env.storage))
                 work.advance(split.size_bytes)
                 return value
@@ -234,12 +234,12 @@ class Scan(Rows):
         schema = self.schema
         ordered = self._shows_changes or self.table.options.get(r.SCAN_PLAN_SORT_PARTITION)
         gather = self.env.gather if not ordered else _in_turn
-        with self._unless_expired(found.snapshot):
+        with self.unless_expired(found.snapshot):
             for table in gather(lambda split: read_split(found.job, split, self.env.storage), found.splits):
                 yield with_schema(table, schema)
 
     @contextlib.contextmanager
-    def _unless_expired(self, snapshot: Snapshot | None) -> Iterator[None]:
+    def unless_expired(self, snapshot: Snapshot | None) -> Iterator[None]:
         """Say that a snapshot has expired, where that is why one of its files is missing.
 
         Raises:

@@ -25,6 +25,7 @@ pruned would be missing there. The option `where` and `ms.read(where=...)` prune
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -54,6 +55,7 @@ from merganser.handle.system_table import TableView
 from merganser.handle.table import Table
 from merganser.handle.writing import Overwrite
 from merganser.meta.consumers import check_consumer_id
+from merganser.meta.snapshot import Snapshot
 from merganser.options import read as r
 from merganser.options.registry import closest, find_catalog_option, find_option
 from merganser.scan.scan import Scan
@@ -213,6 +215,8 @@ class _PackPartition(InputPartition):  # type: ignore[misc]
     pack: Pack
     storage: Storage
     schema: pa.Schema
+    scan: Scan | None
+    snapshot: Snapshot | None
 
 
 class _Reader(DataSourceReader):  # type: ignore[misc]
@@ -228,12 +232,14 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
         wanted = _number(self._options, "parallelism")
         tasks_max = TASKS_PER_CORE * (wanted or max(_CORES_MIN, available_cores()))
         packs = packed(plan, tasks_max=tasks_max)
-        return [_PackPartition(plan.job, pack, scan.env.storage, schema) for pack in packs]
+        guard = scan if isinstance(scan, Scan) else None
+        return [_PackPartition(plan.job, pack, scan.env.storage, schema, guard, plan.snapshot) for pack in packs]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # For an empty plan Spark runs one task without a partition of this source.
         if isinstance(partition, _PackPartition):
-            yield from rows_of(partition.job, partition.pack, partition.storage, partition.schema)
+            with nullcontext() if partition.scan is None else partition.scan.unless_expired(partition.snapshot):
+                yield from rows_of(partition.job, partition.pack, partition.storage, partition.schema)
             settle()
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
+from merganser.meta.snapshot import Snapshot
 from merganser.scan.plan import Plan
 from merganser.scan.read import read_split
+from merganser.scan.scan import Scan
 from merganser.scan.split import AnySplit, ReadJob
 from merganser.spark.types import spark_batches
 from merganser.storage.protocol import Storage
@@ -78,7 +81,11 @@ def rows_of(
 
 @dataclass(frozen=True, slots=True)
 class ReadSplits:
-    """Reads packs: the rows it is given are the numbers of the packs to read, times `step`."""
+    """Reads packs: the rows it is given are the numbers of the packs to read, times `step`.
+
+    Attributes:
+        scan, snapshot: what is read, which says whether a missing file has expired; None: `job` says it.
+    """
 
     job: ReadJob
     packs: tuple[Pack, ...]
@@ -86,11 +93,14 @@ class ReadSplits:
     schema: pa.Schema
     limit: int | None = None
     step: int = 1
+    scan: Scan | None = None
+    snapshot: Snapshot | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows, as `mapInArrow` wants them."""
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from rows_of(
-                    self.job, self.packs[number // self.step], self.storage, self.schema, limit=self.limit
-                )
+                with nullcontext() if self.scan is None else self.scan.unless_expired(self.snapshot):
+                    yield from rows_of(
+                        self.job, self.packs[number // self.step], self.storage, self.schema, limit=self.limit
+                    )

@@ -259,7 +259,9 @@ def assignments(
     for name, value in given:
         parts = (
             name[1:]
-            if len(name) > 1 and name[0].lower() == qualifier.lower() and name[0].lower() not in fields
+            if len(name) > 1
+            and name[0].lower() == qualifier.lower()
+            and (name[1].lower() in fields or name[0].lower() not in fields)  # the alias comes before a column
             else name
         )
         field = fields.get(parts[0].lower())

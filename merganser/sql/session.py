@@ -80,7 +80,8 @@ class Session:
                 error.message = in_sql(error.message)
                 if len(parsed) > 1:
                     ran = "Nothing before it was run." if number == 1 else "The statements before it have run."
-                    error.message = f"statement {number} of {len(parsed)}: {error.message} {ran}"
+                    stop = "" if error.message.endswith((".", "?", "!")) else "."
+                    error.message = f"statement {number} of {len(parsed)}: {error.message}{stop} {ran}"
                 point(error, text, number)
                 raise
             yield result

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import merganser as mg
-from merganser.errors import InvalidInputError, NotFoundError, UnsupportedError
+from merganser.errors import ExpiredError, InvalidInputError, NotFoundError, UnsupportedError
 
 pytest.importorskip("pyspark")
 
@@ -56,6 +56,42 @@ def test_system_tables_of_the_catalog(spark: SparkSession, session: Any, catalog
     assert rows(frame) == [(3,)]
     assert session.sql("SELECT * FROM sys.catalog_options").count() == 1
     assert session.sql("SELECT * FROM sys.all_table_options WHERE table_name = 'made'").count() == 1
+
+
+@pytest.mark.parametrize("by", ["driver", "tasks"])
+def test_a_snapshot_that_expires_under_a_query_is_said_to_have_expired(
+    session: Any, catalog: mg.Catalog, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.sql(
+        "CREATE TABLE gone (id INT, v INT, l ARRAY<INT>, PRIMARY KEY (id) NOT ENFORCED) WITH ('bucket' = '1', "
+        "'sequence.field' = 'v')"
+    )
+    session.sql("INSERT INTO gone VALUES (1, 1, array(1))")
+    table = catalog.table("shop.gone")
+
+    def expire() -> None:
+        table.write([{"id": 2, "v": 2, "l": [2]}])
+        table.compact(full=True)
+        table.expire(retain_max=1, retain_min=1, older_than=datetime.now(UTC) + timedelta(days=1))
+
+    if by == "tasks":
+        monkeypatch.setattr(spark_sql, "_LOCAL_BYTES", -1)
+        frame = session.sql("SELECT * FROM gone")
+        expire()
+        with pytest.raises(Exception, match=r"cannot read snapshot 1 of 'shop\.gone': it expired while it was read"):
+            frame.collect()
+        return
+    plan = scans.Scan.plan
+
+    def planned(scan: Any) -> Any:
+        found = plan(scan)
+        monkeypatch.setattr(scans.Scan, "plan", plan)
+        expire()
+        return found
+
+    monkeypatch.setattr(scans.Scan, "plan", planned)
+    with pytest.raises(ExpiredError, match=r"cannot read snapshot 1 of 'shop\.gone': it expired while it was read"):
+        session.sql("SELECT * FROM gone")
 
 
 def test_moments_of_system_tables_have_no_zone(spark: SparkSession, session: Any, catalog: mg.Catalog) -> None:

@@ -18,9 +18,10 @@ from merganser.sql.embedded import setting_of
 from merganser.sql.parse import parse
 from merganser.sql.query import bind, duck
 from merganser.sql.query.bound import Reference
+from merganser.sql.result import Result
 from merganser.sql.session import Session
 from merganser.sql.sources import Sources
-from merganser.sql.statements import Query
+from merganser.sql.statements import Query, Statement
 
 
 @pytest.fixture
@@ -76,6 +77,30 @@ def test_parameters_have_names(session: Session) -> None:
         ):
             session.sql("SELECT 1", parameters=given)  # type: ignore[arg-type]
     assert session.sql("SELECT 1 AS n", parameters={}).to_pylist() == [{"n": 1}]
+
+
+def test_the_name_of_a_table_comes_before_a_column_of_that_name(session: Session) -> None:
+    session.sql("CREATE TABLE k (id INT, v INT, t ROW<x INT>, PRIMARY KEY (id) NOT ENFORCED)")
+    session.sql("INSERT INTO k VALUES (1, 1, named_struct('x', 1)); UPDATE k AS t SET t.v = 6, t.x = 2 WHERE t.id = 1")
+    merge = "MERGE INTO k AS t USING (VALUES (1, 7)) AS s(id, v) ON t.id = s.id WHEN MATCHED THEN UPDATE SET t.v = "
+    session.sql(f"{merge} t.v + s.v")
+    session.sql("UPDATE k AS t SET t.t.x = t.v + 1")
+    assert session.sql("SELECT v, t.t.x AS x FROM k AS t").to_pylist() == [{"v": 13, "x": 14}]
+
+
+def test_the_sentences_of_an_error_of_several_statements_are_apart(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Session.run
+
+    def failing(self: Session, statement: Statement) -> Result:
+        if "id" in statement.text:
+            raise InvalidInputError("cannot run the query: words of another engine")
+        return run(self, statement)
+
+    monkeypatch.setattr(Session, "run", failing)
+    with pytest.raises(InvalidInputError, match=r"^statement 2 of 2: .* of another engine\. The statements before it"):
+        session.sql("SELECT 1; SELECT id FROM orders")
 
 
 @pytest.mark.parametrize(
