@@ -70,6 +70,9 @@ def cast_values(values: Values, source: t.DataType, target: t.DataType, *, store
             return _to_integer(values, source, target)
         case "instant":
             return _to_instant(values, source, target)
+    if isinstance(source, t.Time) and isinstance(target, t.Time) and target.precision < min(source.precision, 3):
+        step = 10 ** (3 - target.precision)
+        values = pc.multiply(floor_divide(values.cast(pa.int32()).cast(pa.int64()), step), step).cast(pa.int32())
     return values.cast(arrow_type(target))
 
 

@@ -97,6 +97,11 @@ class Dialect(Spark):  # type: ignore[misc]
 
         TYPE_MAPPING: ClassVar[dict[Any, str]] = {**Spark.Generator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
 
+        def datatype_sql(self, expression: exp.DataType) -> str:
+            if expression.this == exp.DType.TIME and expression.expressions:  # which Spark's drops
+                return f"TIME({expression.expressions[0].name})"
+            return str(super().datatype_sql(expression))
+
 
 def to_predicate(
     where: str | pc.Expression | Predicate | None,

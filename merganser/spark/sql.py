@@ -69,6 +69,7 @@ _FLINK: Final = re.compile(r"\b(?:array|map)\s*\[|\brow\s*\(", re.IGNORECASE)
 _FORMATS: Final = ("parquet", "orc", "csv", "json", "text", "avro", "delta", "binaryfile", "merganser")
 """First parts of names such as parquet.`/path`, which are Spark's."""
 _UNKNOWN_TABLE: Final = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "UNRESOLVABLE_TABLE_VALUED_FUNCTION")
+_TIME: Final = "spark.sql.timeType.enabled"
 _VIEW: Final = "merganser_view_"
 
 
@@ -223,6 +224,11 @@ class OnSpark:
         tree = tree.copy()
         sources = Sources(state, into)
         references, foreign = self._references(state, tree, sources)
+        read = [field for each in references for field in fields_of(each.handle, each.travel)]
+        if TIME_AS == "time" and any(
+            isinstance(each.type, t.Time) for each in (*read, *(into.schema.fields if into else ()))
+        ):
+            self._spark.conf.set(_TIME, "true")  # without it, Spark refuses every cast between TIMEs of two precisions
         frames, local = {}, not foreign
         for i, reference in enumerate(references):
             frame, few = self._frame(state, sources, reference)

@@ -94,6 +94,22 @@ def test_a_snapshot_that_expires_under_a_query_is_said_to_have_expired(
         session.sql("SELECT * FROM gone")
 
 
+@pytest.mark.skipif(spark_sql.TIME_AS != "time", reason="Spark has TIME from 4.1 on")
+def test_times_of_day_compare_and_are_stored(session: Any, catalog: mg.Catalog) -> None:
+    own = catalog.session()
+    own.sql("USE shop")
+    session.sql("CREATE TABLE times (id INT, a TIME, b TIME(3))")
+    for i, run in enumerate((own.sql, session.sql)):
+        run(f"INSERT INTO times VALUES ({i}, TIME '03:00:00', TIME '03:00:00.5')")
+    for where in (
+        "a = TIME '03:00:00'", "a < b", "a IN (TIME '03:00:00', TIME '04:00:00')", "b > CAST('03:00:00' AS TIME(0))",
+        "CAST('03:00:00.7' AS TIME(0)) = a", "CAST(b AS TIME(0)) = a",
+    ):  # fmt: skip
+        for run in (own.sql, session.sql):
+            found = run(f"SELECT count(*) AS n FROM times WHERE {where}")
+            assert (found["n"].to_pylist() if run == own.sql else [row.n for row in found.collect()]) == [2], where
+
+
 def test_moments_of_system_tables_have_no_zone(spark: SparkSession, session: Any, catalog: mg.Catalog) -> None:
     session.sql("CREATE TABLE timed (id INT, PRIMARY KEY (id) NOT ENFORCED); INSERT INTO timed VALUES (1)")
     session.sql("CALL sys.create_tag('timed', 'a'); SET timezone = 'Asia/Tokyo'")

@@ -29,6 +29,9 @@ from merganser.sql.query.kinds import (
     wider_of,
 )
 
+_TIME_DIGITS: Final = 3
+"""Digits of seconds that times of day have here at most."""
+
 _FAILING: Final = (
     # the quotient of whole numbers, rounded half up, away from zero
     """CREATE MACRO _quotient(n, d) AS CASE WHEN d = 0 AND n IS NOT NULL THEN error('division by zero') ELSE n // d
@@ -143,6 +146,8 @@ def _cast(value: Value, given: t.DataType, kind: t.DataType, tries: bool) -> str
                 else f"trunc({x})"
             )
             return f"{name}({whole} AS {target})"
+        case t.Time(), t.Time():
+            return x if kind.precision >= given.precision else _of_precision(x, kind)
         case _ if is_number(given) and is_number(kind):
             return plain
         case _ if isinstance(given, t.Boolean) and is_number(kind):
@@ -276,10 +281,17 @@ def _from_text(x: str, kind: t.DataType, target: str, tries: bool) -> str:
         case _ if isinstance(kind, MOMENTS):
             return checked(f"_moment({x})", f"{name}(trim({x}) AS {target})")
         case t.Time():
-            return f"{name}(trim({x}) AS TIME)"
+            return _of_precision(f"{name}(trim({x}) AS TIME)", kind)
         case _ if isinstance(kind, BYTES):
             return f"encode({x})"
     return _refuse(t.string(), kind)
+
+
+def _of_precision(x: str, kind: t.Time) -> str:
+    """Return a time of day without the digits of seconds that its type does not store."""
+    if kind.precision >= _TIME_DIGITS:
+        return x
+    return f"CAST(left(CAST({x} AS VARCHAR), {9 + kind.precision if kind.precision else 8}) AS TIME)"
 
 
 def _to_text(x: str, given: t.DataType) -> str:

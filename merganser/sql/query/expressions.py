@@ -781,7 +781,7 @@ def type_of(node: exp.DataType) -> t.DataType:
         case "TIMESTAMPLTZ" | "TIMESTAMPTZ":
             return t.LocalZonedTimestamp(6)
         case "TIME":
-            return t.Time(3)
+            return t.Time(min(int(node.expressions[0].name), 3) if node.expressions else 3)
         case "DECIMAL" if not node.expressions:
             return t.Decimal(10, 0)
         case "ARRAY":

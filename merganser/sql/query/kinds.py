@@ -178,6 +178,8 @@ def wider_of(left: Value, right: Value) -> t.DataType | None:
         if isinstance(other, (*FLOATS, t.Decimal)):
             return t.Double()
         return other if isinstance(other, (t.Boolean, t.Date, t.Time, *MOMENTS, *BYTES)) else None
+    if isinstance(a, t.Time) and isinstance(b, t.Time):
+        return max(a, b, key=lambda kind: kind.precision)
     moments = [kind for kind in (a, b) if isinstance(kind, MOMENTS)]
     if moments and all(isinstance(kind, (t.Date, *MOMENTS)) for kind in (a, b)):
         return next((kind for kind in moments if isinstance(kind, t.LocalZonedTimestamp)), moments[0])

@@ -79,6 +79,17 @@ def test_parameters_have_names(session: Session) -> None:
     assert session.sql("SELECT 1 AS n", parameters={}).to_pylist() == [{"n": 1}]
 
 
+def test_times_of_day_of_several_precisions_compare(session: Session) -> None:
+    session.sql("CREATE TABLE times (a TIME, b TIME(3)); INSERT INTO times VALUES (TIME '03:00:00', TIME '03:00:00.5')")
+    for where in (
+        "a = TIME '03:00:00'", "a < b", "a IN (TIME '03:00:00')", "CAST('03:00:00.7' AS TIME(0)) = a",
+        "CAST(b AS TIME(0)) = a", "CAST(b AS TIME(1)) = b",
+    ):  # fmt: skip
+        assert session.sql(f"SELECT {where} AS x FROM times").to_pylist() == [{"x": True}], where
+        assert session.sql(f"SELECT count(*) AS n FROM times WHERE {where}").to_pylist() == [{"n": 1}], where
+        assert session.state.catalog.table("default.times").read(where=where).count() == 1, where
+
+
 def test_the_name_of_a_table_comes_before_a_column_of_that_name(session: Session) -> None:
     session.sql("CREATE TABLE k (id INT, v INT, t ROW<x INT>, PRIMARY KEY (id) NOT ENFORCED)")
     session.sql("INSERT INTO k VALUES (1, 1, named_struct('x', 1)); UPDATE k AS t SET t.v = 6, t.x = 2 WHERE t.id = 1")
