@@ -479,7 +479,12 @@ class _Binder:
         kind = _INSTANTS[name](9)
         if name in ("TIMESTAMP", "TIMESTAMPTZ") and zoned(text):
             kind = t.LocalZonedTimestamp(9)
-        return self._instant_of(text) if isinstance(kind, t.LocalZonedTimestamp) else from_text(text, kind)
+        if isinstance(kind, t.LocalZonedTimestamp):
+            return self._instant_of(text)
+        shown = from_text(text, kind)
+        if self.zone is None or name not in ("TIMESTAMP", "TIMESTAMPTZ"):
+            return shown
+        return setting.wall_clock(setting.instant(shown, self.zone), self.zone)  # Spark has no time that clocks skip
 
     # time zones
 
@@ -512,21 +517,28 @@ class _Binder:
     def _aligned(self, nodes: Sequence[exp.Expression]) -> list[Expression]:
         """Return the bound forms of nodes that meet each other: all instants, or none.
 
-        Literals are moved rather than columns, whose statistics are in the type of the column.
+        Literals are moved rather than columns, whose statistics are in the type of the column. Of two instants that
+        clocks show alike, the later one is not: what they show is the earlier one's, as Spark has it.
         """
         items = [self.bind(node) for node in nodes]
         if self.zone is None or not any(isinstance(item.type, t.LocalZonedTimestamp) for item in items):
             return items
         others = [item for item in items if isinstance(item.type, t.Date | t.Timestamp)]
-        if all(isinstance(item, Literal) for item in items if isinstance(item.type, t.LocalZonedTimestamp)) and not all(
-            isinstance(item, Literal) for item in others
-        ):
+        instants = [item for item in items if isinstance(item.type, t.LocalZonedTimestamp)]
+        if all(map(self._is_shown_first, instants)) and not all(isinstance(item, Literal) for item in others):
             return [self._shown(item) for item in items]
         return [
             self._instant_of(str(item.value)) if isinstance(item, Literal) and build.is_text_literal(item)
             else self._moment(item)
             for item in items
         ]  # fmt: skip
+
+    def _is_shown_first(self, item: Expression) -> bool:
+        """Return whether an instant is a literal, and that which what clocks show then means."""
+        if not isinstance(item, Literal) or item.value is None:
+            return isinstance(item, Literal)
+        assert self.zone is not None
+        return setting.instant(setting.wall_clock(item, self.zone), self.zone).value == item.value
 
     def _to(self, item: Expression, kind: t.DataType) -> Expression:
         """Return CAST(item AS kind)."""

@@ -672,7 +672,7 @@ class _Binder:
         return sum(self._push_one(part, scope) for part in parts) == len(parts)
 
     def _push_one(self, part: exp.Expression, scope: Scope) -> bool:
-        if part.find(exp.Query) is not None:
+        if part.find(exp.Query) is not None or any(_is_moved_time(item) for item in part.find_all(exp.Add, exp.Sub)):
             return False
         owners = {id(found): found for found in (_owner(column, scope) for column in part.find_all(exp.Column))}
         relation = next(iter(owners.values())) if len(owners) == 1 else None
@@ -730,6 +730,11 @@ def bind(tree: exp.Expression, resolve: Resolve, setting: Setting) -> BoundQuery
 def _names(node: exp.Expression, name: str) -> bool:
     """Return whether a query reads something of a name."""
     return any(len(table.parts) == 1 and table.name.lower() == name.lower() for table in node.find_all(exp.Table))
+
+
+def _is_moved_time(node: exp.Expression) -> bool:
+    """Return whether a node is TIMESTAMP '...' plus an interval: an instant here, and a wall clock in a filter."""
+    return node.find(exp.Interval) is not None and node.find(exp.Cast) is not None and node.find(exp.Column) is None
 
 
 def _check_syntax(tree: exp.Expression) -> None:

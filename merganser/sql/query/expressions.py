@@ -327,21 +327,18 @@ class Expressions:
             )
         if isinstance(wide, t.Map | t.Multiset):
             raise InvalidInputError(f"cannot compare {a.name} {sign} {b.name}: MAPs do not compare.")
-        one, other = to(a, wide), to(b, wide)
-        match sign:
-            case "<=>":
-                return Value(f"({one} IS NOT DISTINCT FROM {other})", t.Boolean(), f"({a.name} <=> {b.name})")
-            case "<>=":
-                return Value(f"({one} IS DISTINCT FROM {other})", t.Boolean(), f"(NOT ({a.name} <=> {b.name}))")
-            case "<>":
-                return Value(f"({one} <> {other})", t.Boolean(), f"(NOT ({a.name} = {b.name}))")
-        name = f"({a.name} {sign} {b.name})"
-        if sign != "=" and t.is_nested(wide):
-            known = f"{one} IS NOT NULL AND {other} IS NOT NULL"
-            return Value(
-                f"CASE WHEN {known} THEN {sorted_by(one, wide)} {sign} {sorted_by(other, wide)} END", t.Boolean(), name
-            )
-        return Value(f"({one} {sign} {other})", t.Boolean(), name)
+        made = _comparison(a, b, wide, sign)
+        constant = b if isinstance(a.type, t.Timestamp) else a
+        if not isinstance(wide, t.LocalZonedTimestamp) or not isinstance((b if constant is a else a).type, t.Timestamp):
+            return made
+        if (right if constant is b else left).find(exp.Column, exp.Query) is not None:
+            return made
+        # Spark moves a constant instant rather than the TIMESTAMP that it meets, unless it is the later of two that
+        # clocks show alike. So times that clocks skip meet as what they are.
+        instant = to(constant, wide)
+        walls = _comparison(a, b, t.Timestamp(6), sign)
+        first = f"_instant(CAST({instant} AS TIMESTAMP)) = {instant}"
+        return replace(made, text=f"CASE WHEN {first} THEN {walls.text} ELSE {made.text} END")
 
     def _arithmetic(self, node: exp.Expression, op: str) -> Value:
         if op in "+-":
@@ -398,6 +395,10 @@ class Expressions:
         options = [self.value(option) for option in node.expressions]
         kind = common([item, *options], "compare with IN")
         text = f"({to(item, kind)} IN ({', '.join(to(option, kind) for option in options)}))"
+        nulls = any(isinstance(option, exp.Null) for option in node.expressions)
+        if isinstance(kind, t.LocalZonedTimestamp) and not nulls:
+            each = [self._compared(node.this, option, "=").text for option in node.expressions]
+            text = f"({' OR '.join(each)})"
         return Value(text, t.Boolean(), f"({item.name} IN ({', '.join(option.name for option in options)}))")
 
     def _in_query(self, node: exp.In, query: exp.Expression) -> Value:
@@ -723,6 +724,25 @@ class Expressions:
         item = node.this if isinstance(node, exp.Ordered) else node
         value = self.value(item)
         return sort_key(value.text, value.type, direction(node))
+
+
+def _comparison(a: Value, b: Value, kind: t.DataType, sign: str) -> Value:
+    """Return a comparison of values as those of a type."""
+    one, other = to(a, kind), to(b, kind)
+    match sign:
+        case "<=>":
+            return Value(f"({one} IS NOT DISTINCT FROM {other})", t.Boolean(), f"({a.name} <=> {b.name})")
+        case "<>=":
+            return Value(f"({one} IS DISTINCT FROM {other})", t.Boolean(), f"(NOT ({a.name} <=> {b.name}))")
+        case "<>":
+            return Value(f"({one} <> {other})", t.Boolean(), f"(NOT ({a.name} = {b.name}))")
+    name = f"({a.name} {sign} {b.name})"
+    if sign != "=" and t.is_nested(kind):
+        known = f"{one} IS NOT NULL AND {other} IS NOT NULL"
+        return Value(
+            f"CASE WHEN {known} THEN {sorted_by(one, kind)} {sign} {sorted_by(other, kind)} END", t.Boolean(), name
+        )
+    return Value(f"({one} {sign} {other})", t.Boolean(), name)
 
 
 def _shifted_name(value: Value, op: str, unit: str, count: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -234,6 +234,36 @@ def test_bounds_of_files_are_no_extremes_of_floats(catalog: mg.Catalog, kind: st
     assert found("SELECT max(s.y) AS a, min(s.y) AS b FROM t") == "[(3.0, 0.0)]"
     assert found("SELECT max(y) FROM (SELECT x AS y FROM t)") == "[(3.0,)]"
     assert found("SELECT k FROM t WHERE x = (SELECT max(x) FROM t)") == "[(3,)]"
+
+
+@pytest.mark.parametrize("kind", ["TIMESTAMP(6)", "TIMESTAMP(9)"])
+def test_times_at_clock_changes_meet_instants_as_on_spark(catalog: mg.Catalog, kind: str) -> None:
+    """A constant instant is moved to the wall clock; the later one of two alike is met by instants."""
+    session = catalog.session()
+    session.sql(f"SET timezone = 'Europe/Berlin'; CREATE TABLE t (k INT, a {kind})")
+    skipped, twice = (datetime(2024, 3, 31, 1), datetime(2024, 10, 27, 1))
+    rows = [{"k": i, "a": begin + timedelta(minutes=i)} for begin in (skipped, twice) for i in range(180)]
+    catalog.table("default.t").write(rows)
+
+    def counts(condition: str) -> set[int]:
+        queries = (
+            f"SELECT count(*) AS n FROM t WHERE {condition}",
+            f"SELECT count(*) AS n FROM (SELECT {condition} AS y FROM t) WHERE y",
+        )
+        found = {session.sql(query)["n"].to_pylist()[0] for query in queries}
+        return found | {session.sql(f"SELECT k FROM t WHERE {condition}").num_rows}
+
+    assert counts("a < TIMESTAMP '2024-03-31 02:30:00'") == {150}
+    assert counts("TIMESTAMP '2024-03-31 02:30:00' > a") == {150}
+    assert counts("a < TIMESTAMP '2024-03-31 01:15:00Z'") == {135}
+    assert counts("a < TIMESTAMP '2024-03-31 01:45:00' + INTERVAL 30 MINUTE") == {135}
+    assert counts("a <=> TIMESTAMP '2024-03-31 02:30:00'") == {1}
+    assert counts("a IN (TIMESTAMP '2024-03-31 02:30:00')") == {1}
+    assert counts("a < TIMESTAMP_NTZ '2024-03-31 02:30:00'") == {90}
+    assert counts("a < TIMESTAMP '2024-10-27 02:30:00'") == {270}
+    assert counts("a < TIMESTAMP '2024-10-27 00:30:00Z'") == {270}
+    assert counts("a < TIMESTAMP '2024-10-27 01:30:00Z'") == {300}
+    assert counts("a = TIMESTAMP '2024-10-27 01:30:00Z'") == {0}
 
 
 def test_one_query_reads_files_and_what_is_merged(catalog: mg.Catalog) -> None:
