@@ -94,7 +94,7 @@ def sql(
         return True
 
     before = allowed if at_terminal() and not yes else None
-    _run(session, texts or [sys.stdin.read()], values, Output(form, output, shown), before)
+    _run(session, texts or [_text("-")], values, Output(form, output, shown), before)
 
 
 def _values(texts: Mapping[str, str]) -> dict[str, Any]:
@@ -145,9 +145,9 @@ def _run(session: Any, texts: list[str], values: dict[str, Any], output: Any, be
 
 def _text(path: str) -> str:
     if path == "-":
-        return sys.stdin.read()
+        return sys.stdin.read().removeprefix("\ufeff")
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInputError(f"cannot read '{path}': it is not UTF-8 text. Nothing was run.", path=path) from error
     except OSError as error:

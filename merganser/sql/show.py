@@ -106,12 +106,37 @@ def _texts(table: Table, rows: list[tuple[Any, ...]]) -> list[str]:
     ]
 
 
+def _with_comments(kind: t.DataType) -> str:
+    """Return a type as text, with the comments of the fields inside."""
+    if not any(field.description is not None for field in t.nested_fields(kind)):
+        return str(kind)
+    match kind:
+        case t.Row():
+            fields = (
+                f"{t.quoted(field.name)} {_with_comments(field.type)}"
+                + ("" if field.description is None else f" COMMENT {_string(field.description)}")
+                for field in kind.fields
+            )
+            text = f"ROW<{', '.join(fields)}>"
+        case t.Map():
+            text = f"MAP<{_with_comments(kind.key)}, {_with_comments(kind.value)}>"
+        case t.Vector():
+            text = f"VECTOR<{_with_comments(kind.element)}, {kind.length}>"
+        case t.Array():
+            text = f"ARRAY<{_with_comments(kind.element)}>"
+        case t.Multiset():
+            text = f"MULTISET<{_with_comments(kind.element)}>"
+        case _:
+            text = str(kind.with_nullable(True))
+    return text if kind.nullable else f"{text} NOT NULL"
+
+
 def create_text(table: Table) -> str:
     """Return a CREATE TABLE that makes a table like this one."""
     schema = table.definition.schema.shown
     lines = []
     for field in schema.fields:
-        line = f"  {_quoted(field.name)} {field.type}"
+        line = f"  {_quoted(field.name)} {_with_comments(field.type)}"
         if field.default is not None:
             line += f" DEFAULT {default_literal(field)}"
         if field.description is not None:

@@ -62,7 +62,8 @@ def _check_value(key: str, value: str) -> None:
         elif key == TIMEOUT:
             DURATION.parse(value)
         elif key == MAX_ROWS:
-            int(value)
+            if not value.strip().isdigit():
+                raise ValueError(value)
         elif key == MEMORY:
             BYTES.parse(value)
     except InvalidInputError as error:

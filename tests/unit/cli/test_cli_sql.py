@@ -74,6 +74,11 @@ def test_a_syntax_error_runs_nothing(run: Run, tmp_path: Path) -> None:
     assert run("databases").out == ""
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_text("SELECT 1 AS x", encoding="utf-8-sig")
+    assert run("sql", "-f", "csv", "a.sql").out == '"x"\n1\n'
+
+
 def test_input_is_complete_at_a_semicolon_outside_of_texts() -> None:
     assert all(map(is_complete, ("SELECT 1;", r"\dt", "SELECT ';' ; -- end")))
     assert all(map(is_complete, ("", "quit", "-- a comment", "/* a */")))

@@ -90,6 +90,23 @@ def test_times_of_day_of_several_precisions_compare(session: Session) -> None:
         assert session.state.catalog.table("default.times").read(where=where).count() == 1, where
 
 
+def test_comments_inside_of_columns_are_shown_and_come_back(session: Session) -> None:
+    inner = "y ARRAY<ROW<z INT COMMENT 'in'> NOT NULL>, `a b` MAP<STRING, INT>"
+    inner = f"ROW<x INT NOT NULL COMMENT 'it''s', {inner}> NOT NULL"
+    session.sql(f"CREATE TABLE c (id INT, r {inner} COMMENT 'out')")
+    text = session.sql("SHOW CREATE TABLE c").to_pylist()[0]["createtab_stmt"]
+    assert inner in text
+    before = session.state.catalog.table("default.c").schema
+    session.sql(f"DROP TABLE c; {text}")
+    assert session.state.catalog.table("default.c").schema.fields == before.fields
+
+
+def test_a_limit_of_rows_is_checked_when_it_is_set(session: Session) -> None:
+    for value in ("-1", "x", "1.5"):
+        with pytest.raises(InvalidInputError, match=r"cannot set 'sql\.max-rows' to .* Give a whole number\."):
+            session.sql(f"SET 'sql.max-rows' = '{value}'")
+
+
 def test_the_name_of_a_table_comes_before_a_column_of_that_name(session: Session) -> None:
     session.sql("CREATE TABLE k (id INT, v INT, t ROW<x INT>, PRIMARY KEY (id) NOT ENFORCED)")
     session.sql("INSERT INTO k VALUES (1, 1, named_struct('x', 1)); UPDATE k AS t SET t.v = 6, t.x = 2 WHERE t.id = 1")
