@@ -19,7 +19,7 @@ from merganser.sql.places import placed
 from merganser.sql.query.bound import BoundQuery, Reference, Source
 from merganser.sql.query.casts import stable, to
 from merganser.sql.query.expressions import KEYS, SPEC, Expressions, direction
-from merganser.sql.query.functions import sort_key
+from merganser.sql.query.functions import positive_zero, sort_key
 from merganser.sql.query.kinds import Value, common, duck, is_null, quoted, same
 from merganser.sql.query.scope import Relation, Scope, inside
 from merganser.sql.trees import MARK
@@ -178,7 +178,8 @@ class _Binder:
             having += f" QUALIFY {binder.condition(node.args['qualify'].this, 'QUALIFY')}"
         distinct = " DISTINCT" if node.args.get("distinct") is not None else ""
         names = _distinct([name for name, _ in columns])
-        shown = ", ".join(f"{value.text} AS {quoted(name)}" for value, name in zip(items, names, strict=True))
+        made = [positive_zero(value) if distinct or value.text in binder.keys else value for value in items]
+        shown = ", ".join(f"{value.text} AS {quoted(name)}" for value, name in zip(made, names, strict=True))
         text = f"SELECT{distinct} {shown}{from_}{where}{group}{having}"
         order = self._order(node, scope, binder, items, names)
         if binder.grouping is not None and not group:

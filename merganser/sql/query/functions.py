@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from merganser.errors import InvalidInputError, UnsupportedError
@@ -992,13 +992,19 @@ def _spread(name: str) -> tuple[str, Function]:
     return name, Function(1, 1, make)
 
 
+def positive_zero(value: Value) -> Value:
+    """Return a floating point number with 0.0 in place of -0.0, as Spark has it in sets and keys of groups."""
+    kind = value.type
+    return replace(value, text=f"CAST({value.text} + 0 AS {duck(kind)})") if isinstance(kind, FLOATS) else value
+
+
 def _collect(values: list[Value]) -> Value:
     known = f"list_filter({_over('list', values[0].text)}, lambda _e: _e IS NOT NULL)"
     return Value(f"coalesce({known}, [])", t.Array(element=values[0].type))
 
 
 def _collect_set(values: list[Value]) -> Value:
-    found = _collect(values)
+    found = _collect([positive_zero(values[0])])
     return Value(f"list_distinct({found.text})", found.type)
 
 
