@@ -676,5 +676,5 @@ def _ask(error: PySparkException, *names: str) -> Any:
 def _words(text: str) -> str:
     """Return what Spark says, without its plan and where in its text."""
     text = re.split(r"\n?== SQL|;\s*\n|\n\s*\n|\nJVM stacktrace", text)[0]
-    text = re.sub(r"\s*SQLSTATE: \w+|; line \d+ pos \d+", "", text)
+    text = re.sub(r"\s*SQLSTATE: \w+|; line \d+ pos \d+|\s*\(line \d+, pos \d+\)", "", text)
     return re.sub(r"^\[[\w.]+\]\s*", "", text.strip()).replace("\n", " ").rstrip("; ")

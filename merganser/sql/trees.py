@@ -134,7 +134,7 @@ class Texts:
 
     def _refuse(self, tree: exp.Expression, start: int, end: int) -> None:
         """Refuse forms that the parser takes and that no engine here runs, and versions that are not named."""
-        for node in tree.find_all(exp.Version, exp.Lock, exp.Into, exp.Limit):
+        for node in tree.find_all(exp.Version, exp.Lock, exp.Into, exp.Limit, exp.Select):
             match node:
                 case exp.Version() if not isinstance(node.expression, exp.Expression):
                     what = "a snapshot or a tag" if node.name.upper() == "VERSION" else "a time"
@@ -145,9 +145,17 @@ class Texts:
                     word, why = "INTO", "SELECT does not write: use INSERT INTO, or CREATE TABLE ... AS"
                 case exp.Limit() if node.expressions:
                     word, why = "BY", "LIMIT has no BY: use row_number() in QUALIFY"
+                case exp.Select() if not node.expressions:
+                    word, why = "SELECT", "expected an expression behind SELECT"
                 case _:
                     continue
-            places = [token for token in self._tokens(start, end) if token.text.upper() == word]
+            tokens = self._tokens(start, end)
+            places = [
+                token
+                for token, behind in itertools.zip_longest(tokens, tokens[1:])
+                if token.text.upper() == word
+                and (word != "SELECT" or behind is None or behind.text.upper() in ("FROM", "WHERE", ")"))
+            ]
             fail(self.piece.text, places[-1].start if places else start, f"{why}.")
 
     def _tokens(self, start: int, end: int) -> list[Token]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import merganser as mg
-from merganser.errors import ExpiredError, InvalidInputError, NotFoundError, UnsupportedError
+from merganser.errors import ExpiredError, InvalidInputError, NotFoundError, SqlSyntaxError, UnsupportedError
 
 pytest.importorskip("pyspark")
 
@@ -378,6 +378,17 @@ def test_errors_have_the_words_of_spark_and_the_nearest_name(session: Any) -> No
         session.sql("INSERT INTO t SELECT 1, 1 DIV 0, NULL")
     with pytest.raises(NotFoundError, match=r"no table 'shop\.tt'"):
         session.sql("SELECT 1; SELECT * FROM tt")
+
+
+def test_syntax_errors_have_places_of_the_text_of_the_user_or_none(session: Any, catalog: mg.Catalog) -> None:
+    session.sql("CREATE TABLE t (id INT)")
+    for run in (catalog.session().sql, session.sql):
+        with pytest.raises(SqlSyntaxError, match=r"line 2, column 1: expected an expression behind SELECT") as error:
+            run("SELECT 1;\nSELECT FROM (SELECT 1)")
+        assert "SELECT FROM (SELECT 1)\n  ^" in error.value.message
+    with pytest.raises(InvalidInputError, match="cannot run the query: Syntax error") as refused:
+        session.sql("SELECT id @@ 3 FROM t")
+    assert "pos " not in refused.value.message
 
 
 def test_explain_names_what_is_read(session: Any) -> None:
