@@ -639,6 +639,10 @@ class _Binder:
         distinct = node.args.get("distinct")
         sides = [_as(bound, kinds) for bound in (left, right)]
         text = f"({sides[0]}) {word}{'' if distinct or distinct is None else ' ALL'} ({sides[1]})"
+        if distinct or distinct is None:
+            columns = [Value(f'"c{i}"', kind) for i, kind in enumerate(kinds)]
+            shown, listed = (", ".join(value.text for value in row) for row in (map(positive_zero, columns), columns))
+            text = f"SELECT {shown} FROM ({text}) AS _set({listed})"
         names = [name for name, _ in left.columns]
         bound = Bound(text, list(zip(names, kinds, strict=True)))
         return self._limited(node, bound, parent, ctes)
