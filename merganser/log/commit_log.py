@@ -23,11 +23,12 @@ from __future__ import annotations
 import logging
 import math
 import os
+import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -39,6 +40,7 @@ from merganser.log.kafka import (
     TIMEOUT_S,
     admin_of,
     client_settings,
+    code_of,
     kafka,
     partition_count,
     told,
@@ -63,6 +65,8 @@ _ASK_S: Final = 5.0
 """A broker that answered so long ago is asked again before a write begins."""
 _REST_S: Final = 10.0
 """So long a broker that did not answer is asked nothing, where the files are enough."""
+_REST_MAX_MS: Final = 500.0
+"""Maximum wait before a producer begins that others have taken over from."""
 _PROBE: Final = 16
 """So many offsets before its end a partition is searched for its last record first."""
 _WIDER: Final = 8
@@ -173,17 +177,21 @@ class _Commit:
         Raises:
             StorageError: the broker does not do it.
         """
-        for last in (False, True):
+        failed, rest_ms, until = False, 0.0, time.monotonic() + _SEND_S
+        while True:
             try:
                 return work()
             except kafka.KafkaException as error:
                 self.log.forget()
-                if last:
+                taken_over = code_of(error) in _taken_over()
+                if time.monotonic() > until or (failed and not taken_over):
                     raise unavailable(self.table, "write the log", error) from error
+                failed |= not taken_over
+                self.env.sleep_ms(random.uniform(0, rest_ms))  # so that of several processes one gets through
+                rest_ms = min(2 * rest_ms + 50, _REST_MAX_MS)
             except BaseException:
                 self.log.abort()
                 raise
-        raise AssertionError("the last turn returns or raises")
 
 
 class _TableLog:
@@ -238,7 +246,7 @@ class _TableLog:
     def show(self, snapshot: Snapshot) -> None:
         """End the transaction of a snapshot."""
         if self._open:
-            self._producer.commit_transaction(_SEND_S)
+            _serving(self._producer.commit_transaction, TIMEOUT_S)
             self._open = False
             self._published = snapshot.id
         self._through = snapshot
@@ -249,7 +257,7 @@ class _TableLog:
             return
         self._open = False
         try:
-            self._producer.abort_transaction(TIMEOUT_S)
+            _serving(self._producer.abort_transaction, TIMEOUT_S)
         except kafka.KafkaException:
             self.forget()
 
@@ -267,25 +275,26 @@ class _TableLog:
                 "linger.ms": 0,
                 "compression.type": "zstd",
                 "queue.buffering.max.messages": 1_000_000,
-                "queue.buffering.max.kbytes": 1_000_000,
+                "queue.buffering.max.kbytes": 128 * 1024,
                 **settings,
                 "transactional.id": f"merganser-{self._topic}",
                 "enable.idempotence": True,
             }
         )
-        self._partitions = partition_count(table, producer, self._topic)
-        if not self._partitions:
+        partitions = partition_count(table, producer, self._topic)
+        if not partitions:
             raise ConflictError(
                 f"cannot write the log of '{table.name}': there is no topic '{self._topic}' any more. Nothing was "
                 "committed. Make it again with `merganser log repair`, or set 'log.system' = 'none'.",
                 table=table.name,
             )
         producer.init_transactions(_SEND_S)
-        self._producer = producer
-        last = last_marks(table, self._topic, self._partitions)
+        last = last_marks(table, self._topic, partitions)
         newest = max(last.values(), key=lambda mark: mark.snapshot, default=None)
         self._through = None if newest is None else newest.shown()
         self._published = 0 if newest is None else newest.snapshot
+        # At last: a producer is one that knows what the log has. Else a begin that was interrupted sends all again.
+        self._producer, self._partitions = producer, partitions
 
     def _sent(self, contents: Contents, env: Env, snapshot: Snapshot) -> dict[int, int]:
         """Send what a snapshot publishes in a transaction that stays open, and return the offsets behind it."""
@@ -336,6 +345,7 @@ class _TableLog:
         for part, batches in parts.items():
             waiting: tuple[bytes | None, bytes | None] | None = None
             for keys, values in batches:
+                _serving(self._producer.poll, 0)  # the client keeps a record until its delivery was told
                 for record in zip(keys, values, strict=True):
                     if waiting is not None:
                         self._produce(part, *waiting, headers)
@@ -353,7 +363,7 @@ class _TableLog:
         """Wait until the broker has all records, unless it takes none for a while."""
         left, since = len(self._producer), time.monotonic()
         while left:
-            now = self._producer.flush(0.5)
+            now = _serving(self._producer.flush, 0.5)
             if now < left:
                 left, since = now, time.monotonic()
             elif time.monotonic() - since > TIMEOUT_S:
@@ -368,7 +378,7 @@ class _TableLog:
                 self._producer.produce(self._topic, value, key, part, headers=headers, **how)
                 return
             except BufferError:  # the broker is slower than we are
-                self._producer.poll(0.1)
+                _serving(self._producer.poll, 0.1)
 
     def _grow(self, table: TableDef, env: Env, partitions: int) -> None:
         """Have so many partitions: buckets are added as keys arrive, and by rescales."""
@@ -376,7 +386,12 @@ class _TableLog:
             return
         with told(table, "add partitions to the log"):
             admin = admin_of(table)  # it has to live until its answer has come
-            admin.create_partitions([kafka.admin.NewPartitions(self._topic, partitions)])[self._topic].result(TIMEOUT_S)
+            new = kafka.admin.NewPartitions(self._topic, partitions)
+            try:
+                admin.create_partitions([new])[self._topic].result(TIMEOUT_S)
+            except kafka.KafkaException as error:
+                if code_of(error) != kafka.KafkaError.INVALID_PARTITIONS:  # another process has added them
+                    raise
             until = time.monotonic() + TIMEOUT_S
             while (found := partition_count(table, self._producer, self._topic)) < partitions:
                 if time.monotonic() > until:
@@ -398,7 +413,12 @@ class _TableLog:
         through = self._still_there(table, env, store, self._through)
         start = _first_logged(table, env, store) if through is None else through.id + 1
         sent = 0
-        for snapshot, contents in _contents_from(table, env, start, newest):
+        for number, snapshot, contents in _contents_from(table, env, start, newest):
+            if snapshot is None or contents is None:
+                # Nobody knows what it published. So the next record does not say that this was nothing, and readers
+                # that come to it ask the files, which say that it has expired.
+                self._published = number
+                continue
             self._sent(contents, env, snapshot)
             self.show(snapshot)
             sent += not contents.is_empty
@@ -434,13 +454,14 @@ class _TableLog:
         return back if found is not None else None
 
 
-def _contents_from(table: TableDef, env: Env, first: int, last: int) -> Iterator[tuple[Snapshot, Contents]]:
-    """Yield snapshots with what they put into the log; those that have expired are left out."""
+def _contents_from(
+    table: TableDef, env: Env, first: int, last: int
+) -> Iterator[tuple[int, Snapshot | None, Contents | None]]:
+    """Yield ids of snapshots, and the snapshots with what they put into the log; None: they have expired."""
     store, changelogs = SnapshotStore(table.paths, env, table.name), ChangelogStore(table.paths, env)
     for number in range(first, last + 1):
         snapshot = store.get(number) or changelogs.get(number)
-        if snapshot is not None:
-            yield snapshot, contents_of(table, env, snapshot)
+        yield number, snapshot, None if snapshot is None else contents_of(table, env, snapshot)
 
 
 def make_up(table: TableDef, env: Env) -> int:
@@ -461,7 +482,21 @@ def log_lacks(table: TableDef, env: Env) -> int:
         del admin
     newest = max(marks.values(), key=lambda mark: mark.snapshot, default=None)
     start = _first_logged(table, env, store) if newest is None else newest.snapshot + 1
-    return sum(not contents.is_empty for _, contents in _contents_from(table, env, start, store.latest_id() or 0))
+    found = _contents_from(table, env, start, store.latest_id() or 0)
+    return sum(contents is not None and not contents.is_empty for _, _, contents in found)
+
+
+def _serving(call: Callable[[float], Any], seconds: float) -> Any:
+    """Call a method of the client that tells of deliveries meanwhile.
+
+    Raises:
+        KafkaException: the producer failed. If it was fenced, the client sets this error and goes on to tell of
+            deliveries, and what Python does there then ends as SystemError.
+    """
+    try:
+        return call(seconds)
+    except SystemError as error:
+        raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._FATAL)) from error
 
 
 def _records(table: TableDef, rows: pa.Table) -> tuple[Sequence[bytes | None], Sequence[bytes | None]]:
@@ -470,6 +505,15 @@ def _records(table: TableDef, rows: pa.Table) -> tuple[Sequence[bytes | None], S
     codes = pa.compute.index_in(kinds, pa.array(SYMBOLS)).combine_chunks().cast(pa.int8())
     made = encode(rows.drop_columns([CHANGE_KIND.name]), codes, table.schema, mode_of(table))
     return made.keys if made.keys is not None else [None] * len(made.values), made.values
+
+
+@cache
+def _taken_over() -> frozenset[int]:
+    """Return the codes of errors of a producer after which another one of the table has begun."""
+    error = kafka.KafkaError
+    ours = error._FENCED, error._FATAL, error._STATE, error._PURGE_QUEUE, error._PURGE_INFLIGHT
+    theirs = error.PRODUCER_FENCED, error.INVALID_PRODUCER_EPOCH, error.INVALID_TXN_STATE, error.CONCURRENT_TRANSACTIONS
+    return frozenset((*ours, *theirs))
 
 
 def _is_same(one: Snapshot, other: Snapshot) -> bool:

@@ -6,6 +6,8 @@ gets them one partition after the other.
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final
@@ -25,6 +27,9 @@ from merganser.schema.table_schema import CHANGE_KIND
 
 _AT_ONCE: Final = 10_000
 """Records that are taken from the client at a time."""
+
+_ASSIGN_S: Final = 1.0
+"""So often a tail that gets no records looks for new partitions."""
 
 
 @dataclass
@@ -82,12 +87,13 @@ class LogTail:
                 "auto.offset.reset": "earliest",  # of partitions that are new
             }
         )
-        self._assigned = 0
+        self._assigned, self._assigned_at = 0, -math.inf
         self._commits: dict[int, LogCommit] = {}
         self._assign()
 
     def _assign(self) -> None:
         """Read new partitions, too: there are more of them once there are more buckets."""
+        self._assigned_at = time.monotonic()
         count = partition_count(self._table, self._consumer, self._topic)
         new = [kafka.TopicPartition(self._topic, part) for part in range(self._assigned, count)]
         if not new:
@@ -122,7 +128,8 @@ class LogTail:
             if header is not None:
                 self._take(part, mark_from(header), good[at : at + count])
             at += count
-        if not good and self._commits:  # records of a partition that is new
+        # Records may lie in a partition that is new, and none in those that are read.
+        if not good and (self._commits or time.monotonic() - self._assigned_at > _ASSIGN_S):
             self._assign()
         return bool(good)
 

@@ -21,6 +21,7 @@ import pytest
 import merganser as mg
 from merganser.changes import remove_option, set_option
 from merganser.cli.main import main
+from merganser.commit.log import NO_LOG
 from merganser.commit.table_commit import TableCommit
 from merganser.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, StorageError
 from merganser.log import commit_log
@@ -268,6 +269,82 @@ def test_a_producer_that_was_fenced_in_the_middle_of_a_commit_sends_it_again(
         table.write([{"k": 1, "v": "1"}])
     table.write([{"k": 2, "v": "2"}])
     assert [record["snapshot"] for record in _records(table)] == [1, 2, 3]
+
+
+def _fence(table: mg.Table) -> None:
+    """Take over as the producer of a table, as another process does."""
+    servers, topic = table.options["kafka.bootstrap.servers"], table.options["kafka.topic"]
+    kafka.Producer({"bootstrap.servers": servers, "transactional.id": f"merganser-{topic}"}).init_transactions(10)
+
+
+@pytest.mark.parametrize("times", [1, 4])
+def test_a_producer_that_is_fenced_while_it_sends_begins_again_as_often_as_others_take_over(
+    warehouse: mg.Catalog, broker: Broker, times: int
+) -> None:
+    table = _table(warehouse, broker, bucket="4")
+    table.write([{"k": k, "v": "a"} for k in range(20)])
+    grow, left = commit_log._TableLog._grow, list(range(times))
+
+    def fenced(self: commit_log._TableLog, *given: Any) -> None:
+        grow(self, *given)
+        if left:
+            left.pop()
+            _fence(table)
+
+    with patch.object(commit_log._TableLog, "_grow", fenced):
+        table.write([{"k": k, "v": "b"} for k in range(20)])
+    assert not left
+    assert [record["snapshot"] for record in _records(table) if record["mark"].get("ends") and record["part"] == 0] == [
+        1, 2,
+    ]  # fmt: skip
+
+
+def test_a_begin_that_was_interrupted_does_not_make_the_next_commit_send_all_again(
+    warehouse: mg.Catalog, broker: Broker
+) -> None:
+    table = _table(warehouse, broker, bucket="1")
+    table.write([{"k": 1, "v": "a"}])
+    commit_log._logs.clear()
+    with patch.object(commit_log, "last_marks", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        table.write([{"k": 1, "v": "b"}])
+    table.write([{"k": 1, "v": "c"}])
+    assert [record["snapshot"] for record in _records(table)] == [1, 2]
+
+
+def test_partitions_that_another_process_added_are_used(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker, bucket="1")
+    table.write([{"k": k, "v": "a"} for k in range(8)])
+    other = dict(commit_log._logs)  # a producer that knows of one partition
+    commit_log._logs.clear()
+    table.rescale(4)
+    commit_log._logs.update(other)
+    warehouse.table("db.t").write([{"k": k, "v": "b"} for k in range(8)])
+    assert {r["part"] for r in _records(table) if r["snapshot"] == 3} == {0, 1, 2, 3}
+
+
+def test_a_snapshot_that_the_log_lacks_and_that_has_expired_is_not_passed_over_in_silence(
+    warehouse: mg.Catalog, broker: Broker
+) -> None:
+    table = _table(warehouse, broker, bucket="1")
+    table.write([{"k": 1, "v": "a"}])
+    with _following(table, start="latest") as get:
+        with patch("merganser.commit.table_commit.log_of", return_value=NO_LOG):  # as while the broker is away
+            for v in "bcd":
+                table.write([{"k": 1, "v": v}])
+        table.expire(retain_max=1, retain_min=1, older_than="2100-01-01")
+        table.write([{"k": 1, "v": "e"}])
+        with pytest.raises(mg.errors.ExpiredError):
+            get()
+
+
+def test_a_stream_hears_of_commits_that_are_in_new_partitions_alone(warehouse: mg.Catalog, broker: Broker) -> None:
+    options = {"bucket": "-1", "dynamic-bucket.target-row-num": "5"}
+    table = _table(warehouse, broker, **options)
+    table.write([{"k": k, "v": "a"} for k in range(5)])
+    with _following(table, start="latest") as get:
+        table.write([{"k": k, "v": "b"} for k in range(10, 15)])
+        assert len(get()) == 5
+    assert {r["part"] for r in _records(table) if r["snapshot"] == 2} == {1}
 
 
 def test_after_a_rollback_the_log_says_so_and_goes_on_with_the_new_history(
