@@ -503,7 +503,7 @@ def _records(table: TableDef, rows: pa.Table) -> tuple[Sequence[bytes | None], S
     """Return the keys and values of rows."""
     kinds = rows.column(CHANGE_KIND.name)
     codes = pa.compute.index_in(kinds, pa.array(SYMBOLS)).combine_chunks().cast(pa.int8())
-    made = encode(rows.drop_columns([CHANGE_KIND.name]), codes, table.schema, mode_of(table))
+    made = encode(rows.drop_columns([CHANGE_KIND.name]), codes, table.schema.shown, mode_of(table))
     return made.keys if made.keys is not None else [None] * len(made.values), made.values
 
 

@@ -96,4 +96,4 @@ def mode_of(table: TableDef) -> Mode:
     asked = table.options.get(w.LOG_CHANGELOG_MODE)
     if asked != "auto":
         return "all" if asked == "all" else "upsert"
-    return "upsert" if table.keyed and table.options.get(w.CHANGELOG_PRODUCER) == "none" else "all"
+    return "upsert" if table.schema.shown.primary_keys and table.options.get(w.CHANGELOG_PRODUCER) == "none" else "all"

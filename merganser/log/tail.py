@@ -62,7 +62,8 @@ class LogCommit:
         """
         keys = [key for part in sorted(self.parts) for key in self.parts[part][0]]
         values = [value for part in sorted(self.parts) for value in self.parts[part][1]]
-        rows, kinds = decode(keys if table.keyed else None, values, table.schema)
+        schema = table.schema.shown
+        rows, kinds = decode(keys if schema.primary_keys else None, values, schema)
         shown = rows.add_column(0, CHANGE_KIND.name, symbols(kinds))
         return with_schema(shown, arrow_schema(columns_of(What.CHANGED, table)))
 

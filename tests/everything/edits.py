@@ -89,6 +89,13 @@ def _reaches(model: Model, edit: Edit, row: Row) -> bool:
     return model.same(model.becomes(edit.old, ("+U", row)), edit.new)
 
 
+def _shows(model: Model, row: Row) -> bool:
+    """Return whether a row whose key has none is there once it is written: a stored delete may count more."""
+    after = model.copy()
+    after.flush([("+I", row)], given=True)
+    return model.key_of(row) in after.by_key()
+
+
 def written(model: Model, edits: Sequence[Edit]) -> tuple[list[Change], bool | None]:
     """Return the rows that are written for edits, and whether the call is taken; None: that depends on the files."""
     out: list[Change] = []
@@ -98,6 +105,8 @@ def written(model: Model, edits: Sequence[Edit]) -> tuple[list[Change], bool | N
         if edit.old is None:
             assert edit.new is not None
             out.append(("+I", edit.new))
+            if model.key and not _shows(model, edit.new):
+                taken = False
         elif edit.new is None:
             if not _is_plain(model) and model.becomes(edit.old, ("-D", edit.old)) is not None:
                 taken = False

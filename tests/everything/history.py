@@ -25,6 +25,7 @@ from merganser.testing.builders import catalog_over, memory_with
 from merganser.testing.engines_oracle import Change
 from tests.everything.following import Follower, follower_of
 from tests.everything.layouts import drawn_layout
+from tests.everything.logged import compare_log
 from tests.everything.model import Fields, Model, image
 from tests.everything.replaying import Replay, replay_of
 from tests.everything.replica import Copy, DifferenceError
@@ -124,6 +125,7 @@ class History:
         """Whether a commit may have left its changes out."""
         self.follower: Follower | None = self.drawn_follower(rng) if rng.random() < 0.8 else None
         self.replay: Replay | None = replay_of(self)
+        self.logged = 0  # the last snapshot whose rows in a log were compared
 
     def _catalog(self) -> mg.Catalog:
         if self.storage is not None:
@@ -413,6 +415,10 @@ class History:
             draws = random.Random(f"{self.seed} kept {self.now}")
             self.replay.step(draws, published=self.is_published, complete=self.is_complete, last=last)
             self._forget_expired()
+        if line is self.main:
+            newest = line.table.latest_snapshot()
+            known = self.logged if newest is not None and newest.id >= self.logged else 0
+            self.logged = compare_log(self, known)
         self.is_published, self.is_complete = True, False
         self._kept()
         for look in (self._filtered, self._looked_up, self._older, self._diff, self._prefixed):

@@ -484,3 +484,13 @@ def test_a_log_without_rows_of_its_own_for_pyarrow_tables_of_many_rows(warehouse
         table.write(rows)
         found = get()
     assert sorted(row["k"] for row in found) == list(range(50_000))
+
+
+def test_a_table_that_counts_equal_rows_has_a_log(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker, key="", **{"write-mode": "change-log"})
+    with _following(table, start="latest") as get:
+        table.write([{"k": 1, "v": "a"}, {"k": 1, "v": "a"}])
+        assert get() == [_row("+I", 1, "a")] * 2
+        table.write([{"k": 1, "v": "a"}], kinds=["-D"])
+        assert get() == [_row("-D", 1, "a")]
+    assert {record["key"] for record in _records(table)} == {None}
