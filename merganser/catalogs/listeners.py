@@ -1,4 +1,4 @@
-"""Listeners: code that is told when a table is created or dropped, such as one that keeps a topic beside each table.
+"""Listeners for the creation and the drop of tables, for example one that keeps a topic for each table.
 
 A listener is an object with the two methods of `TableListener`. It is named by the catalog option `catalog.listeners`,
 as `module:Class`, several with commas between; or a package names it in its entry point group
@@ -26,19 +26,19 @@ class TableListener(Protocol):
     """What a listener does."""
 
     def creating(self, name: str, schema: TableSchema, options: Mapping[str, str]) -> Mapping[str, str] | None:
-        """A table is about to be created: do what goes with it, and return options to add or to replace.
+        """Called before a table is created. Return options to add or to replace, or None.
 
-        To refuse the table, raise an error; there is no table then, and listeners that agreed get `dropping`.
+        Raise an error to refuse the table. Listeners that were called before then get `dropping`.
 
         Args:
             name: `database.table`.
-            options: those of the table so far.
+            options: options of the table so far.
         """
 
     def dropping(self, name: str, schema: TableSchema, options: Mapping[str, str]) -> None:
-        """A table is about to be dropped, or was not created after all: undo what `creating` did.
+        """Called before a table is dropped, and if its creation failed: undo what `creating` did.
 
-        If this raises an error, the table stays. It may be called again, and must then change nothing more.
+        The table is kept if this raises an error. It must be idempotent.
         """
 
 
@@ -46,7 +46,7 @@ def listeners_of(names: str | None, env: Env, warehouse: str) -> list[TableListe
     """Return the listeners of a catalog.
 
     Args:
-        names: the text of the option; None: there is none.
+        names: value of the option. None if it is not set.
 
     Raises:
         InvalidInputError: one cannot be imported.
@@ -74,7 +74,7 @@ def _made(name: str) -> TableListener:
 
 
 class _Log:
-    """The listener that keeps a topic beside each table with a log."""
+    """Listener that creates and deletes the topic of each table with a log."""
 
     def __init__(self, warehouse: str) -> None:
         self._warehouse = warehouse
@@ -96,9 +96,9 @@ class _Log:
 
 @contextmanager
 def announced(listeners: Sequence[TableListener], name: str, schema: TableSchema) -> Iterator[TableSchema]:
-    """Tell listeners of a table that is created inside of the block, which gets the schema with their options.
+    """Call listeners around the creation of a table in the block. Yields the schema with their options.
 
-    After an error in the block there is no table, and they are told so; not if nobody knows whether there is one.
+    After an error in the block they get `dropping`, unless the outcome is unknown.
     """
     told: list[TableListener] = []
     try:

@@ -1,12 +1,12 @@
-"""The log of a table, as a commit sees it: what a snapshot publishes goes there, and shows when the snapshot stands.
+"""Interface between a commit and the log of its table.
 
-    check     a write begins: the log can be written, or the write is refused
-    prepare   the snapshot is about to be created; its changes are durable in the log, and nobody sees them
-    publish   the snapshot stands: its changes are to be seen
-    drop      it was not created, or nobody knows: nothing of what was prepared is ever seen
+    check     before a write: raise an error if the log cannot be written
+    prepare   before the snapshot is created: make its changes durable in the log, not yet visible
+    publish   after the snapshot was created: make its changes visible
+    drop      after a failure, or if the outcome is unknown: the prepared changes never become visible
 
-The files are the truth. If a process stops between the snapshot and `publish`, the log lacks the snapshot; the next
-`prepare` or `publish` of the table, in any process, first gives the log what snapshots hold and it lacks.
+The files decide. If a process stops between the creation of the snapshot and `publish`, the log lacks the snapshot. The
+next `prepare` or `publish` of the table, in any process, first sends the snapshots that the log lacks.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ from merganser.options import write as w
 from merganser.storage.env import Env
 
 _HOMES: Final[Mapping[str, str]] = {"kafka": "merganser.log.commit_log"}
-"""By log system, the module whose `log_of` gives the log of a table. It reads files, so it lies above commits."""
+"""Module with the function `log_of`, by log system. Found by name, since it reads files and lies in a layer above."""
 
 
 class CommitLog(Protocol):
     """The log during one commit."""
 
     def check(self) -> None:
-        """Refuse to write if the log cannot be written.
+        """Raise an error if the log cannot be written.
 
         Raises:
-            MerganserError: it cannot; nothing was written.
+            MerganserError: the log cannot be written; nothing was changed.
         """
 
     def prepare(self, snapshot: Snapshot, previous: Snapshot | None) -> Snapshot:
-        """Make the changes of a snapshot durable, not yet visible, and return it with the offsets behind them.
+        """Make the changes of a snapshot durable, not yet visible; return the snapshot with its end offsets.
 
-        Each attempt of a commit calls it, with its own snapshot. Its data files and lists of manifests are durable.
+        Called by each attempt of a commit. Data files and manifest lists of the snapshot are durable.
 
         Args:
-            previous: the snapshot that it follows.
+            previous: the snapshot before it. None for the first snapshot.
 
         Raises:
-            MerganserError: they could not be; nothing is committed.
+            MerganserError: the log could not be written; nothing is committed.
         """
 
     def publish(self, snapshot: Snapshot | None) -> None:
-        """Let readers see the changes.
+        """Make the changes visible.
 
         Args:
-            snapshot: the one that the commit made; None: it is not kept any more.
+            snapshot: the snapshot of the commit. None if it has expired.
 
         Raises:
-            MerganserError: the log lacks them for now.
+            MerganserError: the log lacks the snapshot until the next commit.
         """
 
     def drop(self) -> None:
-        """Forget what was prepared and not published. It raises nothing."""
+        """Abort what was prepared and not published. Raises nothing."""
 
 
 class _NoLog:
@@ -79,7 +79,7 @@ NO_LOG: Final[CommitLog] = _NoLog()
 
 
 def log_of(table: TableDef, env: Env) -> CommitLog:
-    """Return the log of one commit to a table. Branches have none: their commits are no changes of the table."""
+    """Return the log for one commit to a table. Branches have no log."""
     system = table.options.get(w.LOG_SYSTEM)
     if system == "none" or table.branch != MAIN:
         return NO_LOG

@@ -1,21 +1,20 @@
-"""Commits and the log: one producer for each table, which gives the log what snapshots publish, in their order.
+"""The producer of a log: each commit sends its changes in one Kafka transaction, in the order of snapshots.
 
-    prepare   begin a transaction of Kafka, send the records of the snapshot, wait until the broker has them
-    publish   end the transaction: readers see the records
-    drop      abort it
+    prepare   begin a transaction, send the records of the snapshot, wait until the broker has stored them
+    publish   commit the transaction: readers see the records
+    drop      abort the transaction
 
-Kafka lets one producer with a transactional id be at work, and the id is that of the table. Who begins fences the one
-before, and the broker aborts what that one had open. So the log has one writer at a time, transactions come one after
-the other, and in the order of snapshots: before a producer sends a snapshot, it sends those that the log lacks. It
-knows which by the last record of each partition; a transaction shows in all partitions or in none.
+The transactional id is derived from the topic, so Kafka allows one active producer per table. A new producer fences the
+previous one, and the broker aborts the open transaction of the previous one. Before a producer sends snapshot n, it
+sends the snapshots below n that the log lacks. The last record of each partition tells which snapshot the log has.
 
-So a process may stop anywhere:
+A process may stop at any instruction:
 
-    before the snapshot is created        the transaction is aborted, by the next producer or after its time-out
-    between the snapshot and `publish`    the same, and the next producer sends the snapshot again, from its files
-    a producer was fenced meanwhile       it looks whether the other one has sent the snapshot, and else sends it
+    before the snapshot is created        the transaction is aborted, by the next producer or after its timeout
+    between the snapshot and `publish`    likewise; then the next producer sends the snapshot again from its files
+    a producer is fenced during a commit  it starts again, checks if its snapshot is in the log, and sends it if not
 
-Records of one snapshot come once: it is sent again only if its transaction was aborted.
+A snapshot is sent again only if its transaction was aborted, so the log has each snapshot once.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -60,16 +58,18 @@ from merganser.schema.table_schema import CHANGE_KIND
 from merganser.storage.env import Env
 
 _SEND_S: Final = 60.0
-"""So long the broker may take to have the records of a commit."""
+"""Maximum seconds of retries with new producers, and of the search for the last records."""
 _ASK_S: Final = 5.0
-"""A broker that answered so long ago is asked again before a write begins."""
+"""Seconds since the last answer of the broker after which a write first checks that the broker answers."""
 _REST_S: Final = 10.0
-"""So long a broker that did not answer is asked nothing, where the files are enough."""
+"""Seconds without requests after a failure, if 'log.when-unavailable' is 'files-only': each request waits for its
+timeout."""
 _REST_MAX_MS: Final = 500.0
-"""Maximum wait before a producer begins that others have taken over from."""
+"""Maximum wait in milliseconds before a fenced process starts a new producer."""
 _PROBE: Final = 16
-"""So many offsets before its end a partition is searched for its last record first."""
+"""Offsets before the end of a partition that are searched first for its last record."""
 _WIDER: Final = 8
+"""Factor by which each further search is wider."""
 
 _log = logging.getLogger(__name__)
 _logs: dict[tuple[int, str, str], _TableLog] = {}
@@ -102,7 +102,7 @@ class _Commit:
     _prepared: Snapshot | None = None
 
     def check(self) -> None:
-        """Refuse to write if the broker does not answer, unless the files are enough."""
+        """Raise an error if the broker does not answer, unless 'log.when-unavailable' is 'files-only'."""
         if self._takes_files or not self.log.lock.acquire(blocking=False):
             return
         self._held = True
@@ -112,7 +112,7 @@ class _Commit:
             self._release()
 
     def prepare(self, snapshot: Snapshot, previous: Snapshot | None) -> Snapshot:
-        """Send what a snapshot publishes, for nobody to see."""
+        """Send the changes of a snapshot in a transaction that stays open."""
         self.drop()
         self.log.lock.acquire()
         self._held = True
@@ -130,7 +130,7 @@ class _Commit:
         return replace(snapshot, log_offsets={**(snapshot.log_offsets or {}), **offsets} or None)
 
     def publish(self, snapshot: Snapshot | None) -> None:
-        """Show it."""
+        """Commit the transaction, or send the snapshot again if it was aborted."""
         prepared, self._prepared = self._prepared, None
         if snapshot is not None and is_files_only(snapshot):
             return
@@ -149,14 +149,14 @@ class _Commit:
             self._release()
 
     def make_up(self) -> int:
-        """Send what the log lacks; see the function of this name."""
+        """Send the snapshots that the log lacks; return their number."""
         with self.log.lock:
             self.log.forget()
             sent: int = self._with_a_producer(lambda: self.log.catch_up(self.table, self.env))
         return sent
 
     def drop(self) -> None:
-        """Forget what was prepared."""
+        """Abort the open transaction."""
         if self._prepared is not None:
             self._prepared = None
             self.log.abort()
@@ -172,10 +172,10 @@ class _Commit:
             self.log.lock.release()
 
     def _with_a_producer(self, work: Callable[[], Any]) -> Any:
-        """Return what work gives; if the producer was fenced or is of no use any more, with another one.
+        """Run `work` and return its result. Retry with a new producer if this one was fenced or failed.
 
         Raises:
-            StorageError: the broker does not do it.
+            StorageError: the broker failed twice, or other producers fenced this process for `_SEND_S`.
         """
         failed, rest_ms, until = False, 0.0, time.monotonic() + _SEND_S
         while True:
@@ -187,7 +187,7 @@ class _Commit:
                 if time.monotonic() > until or (failed and not taken_over):
                     raise unavailable(self.table, "write the log", error) from error
                 failed |= not taken_over
-                self.env.sleep_ms(random.uniform(0, rest_ms))  # so that of several processes one gets through
+                self.env.sleep_ms(self.env.random.uniform(0, rest_ms))  # so that of several processes one gets through
                 rest_ms = min(2 * rest_ms + 50, _REST_MAX_MS)
             except BaseException:
                 self.log.abort()
@@ -198,37 +198,37 @@ class _TableLog:
     """The log of a table in this process.
 
     Attributes:
-        lock: held from the begin of a transaction to its end.
+        lock: held by one commit from the beginning of its transaction to the end.
     """
 
     def __init__(self, topic: str) -> None:
         self.lock = threading.Lock()
         self._topic = topic
         self._producer: Any = None
-        self._through: Snapshot | None = None  # the log has what snapshots up to this one publish
-        self._published = 0  # the last snapshot that has something in the log
+        self._through: Snapshot | None = None  # the log has the changes of all snapshots up to this one
+        self._published = 0  # the newest snapshot with records in the log
         self._partitions = 0
         self._open = False
         self._answered = -math.inf
         self._rests_until = -math.inf
 
     def ask(self, table: TableDef, env: Env) -> None:
-        """Ask the broker for a sign of life, if the last one was some time ago."""
+        """Check that the broker answers, unless it did within `_ASK_S`."""
         if self._producer is None:
-            self._begin(table)
+            self._begin(table, env)
         elif env.seconds() - self._answered > _ASK_S:
             partition_count(table, self._producer, self._topic)
         self._answered = env.seconds()
 
     def rest(self, env: Env) -> None:
-        """Ask nothing of the broker for a while: each question would take its time-out."""
+        """Send no requests for `_REST_S`."""
         self._rests_until = env.seconds() + _REST_S
 
     def check_awake(self, table: TableDef, env: Env) -> None:
-        """Refuse to ask a broker that rests.
+        """Raise an error within `_REST_S` of a failure.
 
         Raises:
-            StorageError: it does.
+            StorageError: the broker failed a moment ago.
         """
         if env.seconds() < self._rests_until:
             raise unavailable(table, "write the log", "it did not answer a moment ago")
@@ -236,7 +236,7 @@ class _TableLog:
     # one transaction
 
     def prepared(self, table: TableDef, env: Env, snapshot: Snapshot, previous: Snapshot | None) -> dict[int, int]:
-        """Send what a snapshot publishes in a transaction that stays open, and return the offsets behind it."""
+        """Send the changes of a snapshot in a transaction that stays open; return the end offset of each partition."""
         self.ask(table, env)
         through = self._through
         if previous is None or through is None or not _is_same(previous, through):
@@ -244,7 +244,7 @@ class _TableLog:
         return self._sent(contents_of(table, env, snapshot), env, snapshot)
 
     def show(self, snapshot: Snapshot) -> None:
-        """End the transaction of a snapshot."""
+        """Commit the transaction of a snapshot."""
         if self._open:
             _serving(self._producer.commit_transaction, TIMEOUT_S)
             self._open = False
@@ -252,7 +252,7 @@ class _TableLog:
         self._through = snapshot
 
     def abort(self) -> None:
-        """End the transaction without a trace. If that fails, the next producer does it."""
+        """Abort the transaction. If that fails, the next producer causes it."""
         if not self._open:
             return
         self._open = False
@@ -262,11 +262,11 @@ class _TableLog:
             self.forget()
 
     def forget(self) -> None:
-        """Drop the producer: it was fenced, or failed. The next one aborts what it had open."""
+        """Drop a producer that was fenced or failed. The next one causes its open transaction to be aborted."""
         self._producer, self._open, self._through = None, False, None
 
-    def _begin(self, table: TableDef) -> None:
-        """Have a producer, and know what the log has."""
+    def _begin(self, table: TableDef, env: Env) -> None:
+        """Start a producer if there is none, and find out which snapshot the log has."""
         if self._producer is not None:
             return
         settings = client_settings(table)
@@ -289,15 +289,17 @@ class _TableLog:
                 table=table.name,
             )
         producer.init_transactions(_SEND_S)
-        last = last_marks(table, self._topic, partitions)
+        last, is_emptied = _searched(table, self._topic, partitions, lambda _: True)
         newest = max(last.values(), key=lambda mark: mark.snapshot, default=None)
         self._through = None if newest is None else newest.shown()
-        self._published = 0 if newest is None else newest.snapshot
+        if is_emptied:  # every record is older than the retention of the topic: none of them is to come again
+            self._through = SnapshotStore(table.paths, env, table.name).latest()
+        self._published = 0 if self._through is None else self._through.id
         # At last: a producer is one that knows what the log has. Else a begin that was interrupted sends all again.
         self._producer, self._partitions = producer, partitions
 
     def _sent(self, contents: Contents, env: Env, snapshot: Snapshot) -> dict[int, int]:
-        """Send what a snapshot publishes in a transaction that stays open, and return the offsets behind it."""
+        """Send contents in a transaction that stays open; return the end offset of each partition."""
         if contents.is_empty:
             return {}
         table = contents.table
@@ -328,7 +330,7 @@ class _TableLog:
         mark: Mark,
         parts: dict[int, Iterator[tuple[Sequence[bytes | None], Sequence[bytes | None]]]],
     ) -> dict[int, int]:
-        """Send records by partition in a transaction that stays open, and return the offsets behind them."""
+        """Send the records of each partition in a transaction; return the end offset of each partition."""
         self._grow(table, env, max(parts) + 1)
         self._producer.begin_transaction()
         self._open = True
@@ -350,7 +352,7 @@ class _TableLog:
                     if waiting is not None:
                         self._produce(part, *waiting, headers)
                     waiting = record
-            # A commit may have no record in a partition that its files name: then a record without a row ends it.
+            # The files of a partition may hold no record, such as -U rows alone in mode upsert.
             self._produce(part, *(waiting or (CONTROL_KEY, b"")), last, delivered)
         self._flush()
         if failures:
@@ -360,7 +362,7 @@ class _TableLog:
         return ends
 
     def _flush(self) -> None:
-        """Wait until the broker has all records, unless it takes none for a while."""
+        """Wait until the broker has stored all records; raise an error if it stores none for `TIMEOUT_S`."""
         left, since = len(self._producer), time.monotonic()
         while left:
             now = _serving(self._producer.flush, 0.5)
@@ -381,7 +383,7 @@ class _TableLog:
                 _serving(self._producer.poll, 0.1)
 
     def _grow(self, table: TableDef, env: Env, partitions: int) -> None:
-        """Have so many partitions: buckets are added as keys arrive, and by rescales."""
+        """Add partitions until the topic has this number: dynamic buckets and rescales add buckets."""
         if partitions <= self._partitions:
             return
         with told(table, "add partitions to the log"):
@@ -402,12 +404,12 @@ class _TableLog:
     # what the log lacks
 
     def catch_up(self, table: TableDef, env: Env, end: int | None = None) -> int:
-        """Send, and show, what snapshots publish that the log lacks; return how many snapshots had something.
+        """Send each snapshot that the log lacks in a transaction of its own; return how many had changes.
 
         Args:
-            end: the last of these snapshots; None: the newest.
+            end: id of the last snapshot to send. None for the newest.
         """
-        self._begin(table)
+        self._begin(table, env)
         store = SnapshotStore(table.paths, env, table.name)
         newest = store.latest_id() or 0 if end is None else end
         through = self._still_there(table, env, store, self._through)
@@ -427,7 +429,7 @@ class _TableLog:
     def _still_there(
         self, table: TableDef, env: Env, store: SnapshotStore, through: Snapshot | None
     ) -> Snapshot | None:
-        """Return the newest snapshot that the log has, after the log was told of a rollback."""
+        """Return the newest snapshot that both the table and the log have; write a record if there was a rollback."""
         if through is None:
             return None
         now = store.get(through.id)
@@ -457,7 +459,7 @@ class _TableLog:
 def _contents_from(
     table: TableDef, env: Env, first: int, last: int
 ) -> Iterator[tuple[int, Snapshot | None, Contents | None]]:
-    """Yield ids of snapshots, and the snapshots with what they put into the log; None: they have expired."""
+    """Yield the id, the snapshot and its contents for each id in a range. Both are None for an expired snapshot."""
     store, changelogs = SnapshotStore(table.paths, env, table.name), ChangelogStore(table.paths, env)
     for number in range(first, last + 1):
         snapshot = store.get(number) or changelogs.get(number)
@@ -465,7 +467,7 @@ def _contents_from(
 
 
 def make_up(table: TableDef, env: Env) -> int:
-    """Send what snapshots publish and the log lacks; return how many snapshots that were.
+    """Send the snapshots that the log lacks; return how many had changes.
 
     Raises:
         StorageError: the broker does not answer.
@@ -474,7 +476,7 @@ def make_up(table: TableDef, env: Env) -> int:
 
 
 def log_lacks(table: TableDef, env: Env) -> int:
-    """Return how many snapshots publish something that the log does not show."""
+    """Return the number of snapshots with changes that the log lacks."""
     topic = topic_of(table)
     store = SnapshotStore(table.paths, env, table.name)
     with told(table, "read the log"):
@@ -487,11 +489,11 @@ def log_lacks(table: TableDef, env: Env) -> int:
 
 
 def _serving(call: Callable[[float], Any], seconds: float) -> Any:
-    """Call a method of the client that tells of deliveries meanwhile.
+    """Call a method of the client that also runs delivery callbacks.
 
     Raises:
-        KafkaException: the producer failed. If it was fenced, the client sets this error and goes on to tell of
-            deliveries, and what Python does there then ends as SystemError.
+        KafkaException: the producer failed. A fenced producer sets an error and then runs callbacks; CPython reports
+            that as SystemError.
     """
     try:
         return call(seconds)
@@ -509,7 +511,7 @@ def _records(table: TableDef, rows: pa.Table) -> tuple[Sequence[bytes | None], S
 
 @cache
 def _taken_over() -> frozenset[int]:
-    """Return the codes of errors of a producer after which another one of the table has begun."""
+    """Return the codes of errors that mean that another producer has fenced this one."""
     error = kafka.KafkaError
     ours = error._FENCED, error._FATAL, error._STATE, error._PURGE_QUEUE, error._PURGE_INFLIGHT
     theirs = error.PRODUCER_FENCED, error.INVALID_PRODUCER_EPOCH, error.INVALID_TXN_STATE, error.CONCURRENT_TRANSACTIONS
@@ -525,7 +527,7 @@ def _is_same(one: Snapshot, other: Snapshot) -> bool:
 
 
 def _first_logged(table: TableDef, env: Env, store: SnapshotStore) -> int:
-    """Return the first snapshot whose changes the log is to have: those since the table has it."""
+    """Return the id of the first snapshot since the table has a log."""
     schemas = SchemaStore(table.paths, env)
     since = table.schema.id
     while since and schemas.load(since - 1).options.get(w.LOG_SYSTEM) != "none":
@@ -539,11 +541,18 @@ def _first_logged(table: TableDef, env: Env, store: SnapshotStore) -> int:
 def last_marks(
     table: TableDef, topic: str, partitions: int, wanted: Callable[[Mark], bool] = lambda _: True
 ) -> dict[int, Mark]:
-    """Return, by partition of the log, the mark of the last record for which something holds.
+    """Return the mark of the last record of each partition that satisfies `wanted`.
 
     Raises:
         StorageError: the broker does not answer.
     """
+    return _searched(table, topic, partitions, wanted)[0]
+
+
+def _searched(
+    table: TableDef, topic: str, partitions: int, wanted: Callable[[Mark], bool]
+) -> tuple[dict[int, Mark], bool]:
+    """Return the result of `last_marks`, and whether retention has removed all records that the log had."""
     consumer = kafka.Consumer(
         {
             **client_settings(table),
@@ -569,13 +578,13 @@ def last_marks(
                     found[part] = mark
             searched |= starts
             width *= _WIDER
-        return found
+        return found, all(low == high for low, high in bounds.values()) and any(high for _, high in bounds.values())
     finally:
         consumer.close()
 
 
 def _marks(consumer: Any, parts: Iterable[int]) -> Iterator[tuple[int, Mark]]:
-    """Yield the marks of all records up to the ends of partitions."""
+    """Yield partition and mark of all records up to the end of each partition."""
     left = set(parts)
     until = time.monotonic() + _SEND_S
     while left:

@@ -1,7 +1,7 @@
-"""What a snapshot puts into the log: the rows that it publishes, by partition of the log.
+"""Records of a snapshot in the log: the changes that a stream reads from the files, by bucket.
 
-These are the rows that readers of the files get, so a reader may take any snapshot from either. What readers of the
-files have to work out stays there: the log then says that the snapshot is in the files (`Mark.files`).
+A reader may take each snapshot from the log or from the files and gets the same rows. Changes that readers compute,
+such as the difference of an overwrite, stay in the files. The log then only names the snapshot (`Mark.files`).
 
     the snapshot                                        the log
     publishes rows                                      has them

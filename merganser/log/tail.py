@@ -1,7 +1,7 @@
-"""LogTail: the newest records of a log, put together to commits, in the order of their snapshots.
+"""Reader of the end of a log: records are assembled into commits, in the order of snapshots.
 
-A commit is there once all partitions that it wrote have given its records. Kafka shows them together, and a consumer
-gets them one partition after the other.
+Kafka makes the records of a transaction visible at once, but a consumer receives them one partition after the other. A
+commit is complete when its last record has arrived from each of its partitions.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from merganser.schema.row_kind import symbols
 from merganser.schema.table_schema import CHANGE_KIND
 
 _AT_ONCE: Final = 10_000
-"""Records that are taken from the client at a time."""
+"""Maximum number of records that one poll takes from the client."""
 
 _ASSIGN_S: Final = 1.0
-"""So often a tail that gets no records looks for new partitions."""
+"""Seconds between checks for new partitions while no records arrive."""
 
 
 @dataclass
 class LogCommit:
-    """The records of a commit.
+    """The records of one commit.
 
     Attributes:
-        mark: what its records say of it.
-        parts: by partition, keys and values of its rows.
-        ended: partitions whose last record is here.
+        mark: the header of its records.
+        parts: keys and values of its records, by partition.
+        ended: partitions whose last record has arrived.
     """
 
     mark: Mark
@@ -48,11 +48,11 @@ class LogCommit:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all records are here."""
+        """Whether all records have arrived."""
         return len(self.ended) == self.mark.parts
 
     def rows(self, table: TableDef) -> pa.Table:
-        """Return the rows, the kind in the column `_row_kind`, then the columns of the table.
+        """Return the rows: the column `_row_kind`, then the columns of the table.
 
         Args:
             table: with the schema of the commit.
@@ -69,7 +69,7 @@ class LogCommit:
 
 
 class LogTail:
-    """The commits of a log from now on. What was shown before is in the files."""
+    """Reader of the commits that a log shows from now on. Earlier commits are read from the files."""
 
     def __init__(self, table: TableDef) -> None:
         self._went_back = False
@@ -89,11 +89,11 @@ class LogTail:
             }
         )
         self._assigned, self._assigned_at = 0, -math.inf
-        self._commits: dict[int, LogCommit] = {}
+        self._commits: dict[tuple[int, str, str], LogCommit] = {}  # by snapshot: after a rollback ids come again
         self._assign()
 
     def _assign(self) -> None:
-        """Read new partitions, too: there are more of them once there are more buckets."""
+        """Read from partitions that were added since the last call."""
         self._assigned_at = time.monotonic()
         count = partition_count(self._table, self._consumer, self._topic)
         new = [kafka.TopicPartition(self._topic, part) for part in range(self._assigned, count)]
@@ -108,7 +108,7 @@ class LogTail:
         self._assigned = count
 
     def poll(self, seconds: float) -> bool:
-        """Wait for records, at most so long, and return whether some came.
+        """Wait for records for at most `seconds`; return whether any arrived.
 
         Raises:
             StorageError: the broker does not answer, or the topic is gone.
@@ -137,9 +137,12 @@ class LogTail:
     def _take(self, part: int, mark: Mark, messages: list[Any]) -> None:
         if mark.back:
             self._went_back = True
-            self._commits = {number: one for number, one in self._commits.items() if number <= mark.snapshot}
+            # Only what this partition had before: other partitions may have given records of the history that follows.
+            self._commits = {
+                key: one for key, one in self._commits.items() if key[0] <= mark.snapshot or part not in one.parts
+            }
             return
-        commit = self._commits.setdefault(mark.snapshot, LogCommit(mark))
+        commit = self._commits.setdefault((mark.snapshot, mark.base, mark.delta), LogCommit(mark))
         keys, values = commit.parts.setdefault(part, ([], []))
         found = [(message.key(), message.value()) for message in messages]
         if found[-1][0] == CONTROL_KEY:
@@ -150,22 +153,27 @@ class LogTail:
             commit.ended.add(part)
 
     def next(self, number: int) -> LogCommit | None:
-        """Return the next commit if it is here whole, and nothing before it is missing.
+        """Return the first commit at or after a snapshot id. None if it is incomplete or an earlier one is missing.
 
         Args:
-            number: the snapshot that is wanted, or the first after it that publishes something.
+            number: id of the next snapshot of the reader. Snapshots without changes have no commit in the log.
         """
-        for old in [each for each in self._commits if each < number]:
-            del self._commits[old]
-        if not self._commits:
-            return None
-        first = self._commits[min(self._commits)]
-        return first if first.is_whole and first.mark.after < number else None
+        self._commits = {key: one for key, one in self._commits.items() if key[0] >= number}
+        first = self._first()
+        return first if first is not None and first.mark.after < number else None
 
     def lacks(self, number: int) -> bool:
-        """Return whether an earlier commit than those that are here is missing; `number` as for `next`."""
-        first = self._commits.get(min(self._commits, default=0))
-        return first is not None and first.is_whole and first.mark.after >= number
+        """Return whether the log has shown a later commit and the reader missed one before it; see `next`."""
+        first = self._first()
+        return first is not None and first.mark.after >= number
+
+    def _first(self) -> LogCommit | None:
+        """Return the first commit. None if it is incomplete, or if commits of two histories have its id."""
+        if not self._commits:
+            return None
+        number = min(self._commits)[0]
+        found = [one for key, one in self._commits.items() if key[0] == number]
+        return found[0] if len(found) == 1 and found[0].is_whole else None
 
     def was_rolled_back(self) -> bool:
         """Return whether the table was rolled back since the last call."""

@@ -1,8 +1,8 @@
-"""Waiting: how a stream that has caught up learns of the next snapshot. With a log it gets its rows at once.
+"""Wait of a stream for the next snapshot. If the table has a log, the log delivers the rows of the snapshot.
 
-The files hold every snapshot, so the log saves time and nothing else. A stream looks at the files once per discovery
-interval all the same, and takes from them what the log does not have: what was shown before the stream listened, the
-changes of overwrites, and everything while the broker does not answer.
+The log only saves time, since the files hold every snapshot. A stream still checks the files once per discovery
+interval. It reads from the files what the log does not have: snapshots from before it subscribed, the changes of
+overwrites, and everything while the broker does not answer.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _POLL_S: Final = 0.5
 _RETRY_MS: Final = 1000.0
-"""Maximum wait before a stream listens again to a log that could not be read, such as that of a new topic."""
+"""Maximum milliseconds before a stream subscribes again after an error, such as that of a new topic without leader."""
 
 
 class Waiting:
-    """Waits for the next snapshot of a table.
+    """Wait for the next snapshot of a table.
 
     Args:
-        listens: the reader takes rows from a log, if the table has one.
+        listens: whether the reader takes rows from the log, if the table has one.
 
     Attributes:
-        was_rolled_back: the log told so since the last look at the files.
+        was_rolled_back: whether the log reported a rollback since the last check of the files.
     """
 
     def __init__(self, table: TableDef, env: Env, *, listens: bool) -> None:
@@ -44,23 +44,24 @@ class Waiting:
         self.was_rolled_back = False
         self._tail: LogTail | None = None
         self._looks_at = 0.0
+        self._has_warned = False
 
     @property
     def looks(self) -> bool:
-        """Whether it is time to look at the files."""
+        """Whether it is time to check the files."""
         return self._tail is None or self._env.seconds() >= self._looks_at
 
     def looked(self, interval_ms: float) -> None:
-        """Look at the files again after an interval."""
+        """Schedule the next check of the files."""
         self._looks_at = self._env.seconds() + interval_ms / 1000
         self.was_rolled_back = False
 
     def wait(self, number: int, interval_ms: float) -> LogCommit | None:
-        """Return the next commit from the log; None: it is time to look at the files.
+        """Return the next commit from the log. None if it is time to check the files.
 
         Args:
-            number: the snapshot that comes next.
-            interval_ms: until the next look at the files.
+            number: id of the next snapshot.
+            interval_ms: milliseconds until the next check of the files.
         """
         if not self._listens:
             self._env.sleep_ms(interval_ms)
@@ -74,7 +75,9 @@ class Waiting:
                 return None
             return self._heard(self._tail, number)
         except MerganserError as error:
-            _log.warning("the log of '%s' cannot be read, so its files are: %s", self._table.name, error)
+            if not self._has_warned:
+                _log.warning("the log of '%s' cannot be read, so its files are: %s", self._table.name, error)
+            self._has_warned = True
             self.close()
             self._env.sleep_ms(min(interval_ms, _RETRY_MS))
             return None
@@ -83,6 +86,7 @@ class Waiting:
         while True:
             found = tail.next(number)
             if found is not None and self._takes_rows and not found.mark.files:
+                self._has_warned = False
                 return found
             self.was_rolled_back |= tail.was_rolled_back()
             left = self._looks_at - self._env.seconds()
@@ -92,7 +96,7 @@ class Waiting:
             tail.poll(min(_POLL_S, left))
 
     def close(self) -> None:
-        """Stop listening."""
+        """Close the consumer."""
         tail, self._tail = self._tail, None
         if tail is not None:
             tail.close()

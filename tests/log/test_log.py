@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -26,7 +27,8 @@ from merganser.commit.table_commit import TableCommit
 from merganser.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, StorageError
 from merganser.log import commit_log
 from merganser.log import kafka as log_kafka
-from merganser.log.mark import HEADER
+from merganser.log.mark import CONTROL_KEY, HEADER, Mark
+from merganser.log.tail import LogTail
 from tests.log.broker import Broker, running
 
 pytestmark = pytest.mark.broker
@@ -107,6 +109,22 @@ def _following(table: mg.Table, **how: Any) -> Iterator[Callable[[], list[dict[s
         yield get
     finally:
         stop.set()
+
+
+@dataclass
+class _Message:
+    _key: bytes
+    _value: bytes
+
+    def key(self) -> bytes:
+        return self._key
+
+    def value(self) -> bytes:
+        return self._value
+
+
+def _mark(snapshot: int, delta: str, *, back: bool = False) -> Mark:
+    return Mark(snapshot, "base", delta, snapshot - 1, 0, 2, 0, "user", 1, ends=True, back=back)
 
 
 def _row(kind: str, k: int, v: str | None) -> dict[str, Any]:
@@ -484,6 +502,36 @@ def test_a_log_without_rows_of_its_own_for_pyarrow_tables_of_many_rows(warehouse
         table.write(rows)
         found = get()
     assert sorted(row["k"] for row in found) == list(range(50_000))
+
+
+def test_a_log_whose_records_have_all_expired_is_not_sent_again(warehouse: mg.Catalog, broker: Broker) -> None:
+    client = kafka.admin.AdminClient({"bootstrap.servers": broker.address})
+    table = _table(warehouse, broker, bucket="1")
+    for v in "ab":
+        table.write([{"k": 1, "v": v}])
+    topic = table.options["kafka.topic"]
+    end = kafka.TopicPartition(topic, 0, kafka.OFFSET_END)
+    client.delete_records([end])[kafka.TopicPartition(topic, 0)].result()
+    commit_log._logs.clear()
+    table.write([{"k": 1, "v": "c"}])
+    assert [record["snapshot"] for record in _records(table)] == [3]
+
+
+def test_records_of_two_histories_make_no_commit_together() -> None:
+    tail = LogTail.__new__(LogTail)
+    tail._commits, tail._went_back = {}, False
+    old, new = _mark(6, "old"), _mark(6, "new")
+    tail._take(1, old, [_Message(b"{}", b"old")])
+    tail._take(1, _mark(5, "five", back=True), [_Message(CONTROL_KEY, b"")])
+    tail._take(1, new, [_Message(b"{}", b"new")])
+    tail._take(0, old, [_Message(b"{}", b"old")])  # of a partition that is read later
+    assert tail.next(6) is None
+    tail._take(0, _mark(5, "five", back=True), [_Message(CONTROL_KEY, b"")])
+    tail._take(0, new, [_Message(b"{}", b"new")])
+    commit = tail.next(6)
+    assert commit is not None
+    assert [values for _, values in commit.parts.values()] == [[b"new"], [b"new"]]
+    assert tail.was_rolled_back()
 
 
 def test_a_table_that_counts_equal_rows_has_a_log(warehouse: mg.Catalog, broker: Broker) -> None:
