@@ -243,7 +243,8 @@ class WriteTarget:
                 scalar = given.cast(arrow_type(kind))
                 if isinstance(value, datetime) and not scalar.cast(given.type).equals(given):
                     raise ValueError("the cast loses the time of day, or digits of seconds")
-                if isinstance(kind, Float | Double) and np.isinf(scalar.as_py()) and any(map(str.isdigit, str(value))):
+                is_infinite = isinstance(kind, Float | Double) and scalar.is_valid and np.isinf(scalar.as_py())
+                if is_infinite and any(map(str.isdigit, str(value))):
                     raise ValueError("the number is too large")
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 raise InvalidInputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 
 import merganser as mg
 from merganser.commit.table_commit import Change, TableCommit
+from merganser.meta.snapshot import Snapshot
 from merganser.testing.builders import with_changelog
 from merganser.write.sequences import starting_sequences
 from merganser.write.start import Start
@@ -23,6 +25,22 @@ pytestmark = pytest.mark.peers
 FIELDS = [("k", "INT NOT NULL"), ("v", "STRING")]
 
 
+class _Log:
+    """A log that gives offsets."""
+
+    def check(self) -> None:
+        pass
+
+    def prepare(self, snapshot: Snapshot, previous: Snapshot | None) -> Snapshot:
+        return replace(snapshot, log_offsets={0: 12, 1: 34})
+
+    def publish(self, snapshot: Snapshot | None) -> None:
+        pass
+
+    def drop(self) -> None:
+        pass
+
+
 def test_the_clients_read_and_follow_a_snapshot_with_everything_a_commit_can_carry(peer: Peer, tmp_path: Path) -> None:
     catalog = mg.catalog(str(tmp_path))
     catalog.create_database("db")
@@ -35,7 +53,7 @@ def test_the_clients_read_and_follow_a_snapshot_with_everything_a_commit_can_car
     writer.write(target.accepted(pa.Table.from_pylist(rows, arrow_schema(FIELDS)), None)[0])
     messages = with_changelog(table.definition, table.env, writer.finish())
     snapshot = commits.commit(
-        Change(messages, "user", 1, watermark=1_700_000_000_000, properties={"a": "b"}, log_offsets={0: 12, 1: 34})
+        Change(messages, "user", 1, watermark=1_700_000_000_000, properties={"a": "b"}, log=_Log())
     )
     assert snapshot is not None
     assert snapshot.changelog_record_count == 20

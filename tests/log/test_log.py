@@ -323,7 +323,7 @@ def test_a_begin_that_was_interrupted_does_not_make_the_next_commit_send_all_aga
     table = _table(warehouse, broker, bucket="1")
     table.write([{"k": 1, "v": "a"}])
     commit_log._logs.clear()
-    with patch.object(commit_log, "last_marks", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+    with patch.object(commit_log, "_searched", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         table.write([{"k": 1, "v": "b"}])
     table.write([{"k": 1, "v": "c"}])
     assert [record["snapshot"] for record in _records(table)] == [1, 2]
@@ -506,7 +506,7 @@ def test_a_log_without_rows_of_its_own_for_pyarrow_tables_of_many_rows(warehouse
 
 def test_a_log_whose_records_have_all_expired_is_not_sent_again(warehouse: mg.Catalog, broker: Broker) -> None:
     client = kafka.admin.AdminClient({"bootstrap.servers": broker.address})
-    table = _table(warehouse, broker, bucket="1")
+    table = _table(warehouse, broker, bucket="1", **{"log.retention": "2 h"})
     for v in "ab":
         table.write([{"k": 1, "v": v}])
     topic = table.options["kafka.topic"]
