@@ -559,6 +559,7 @@ def _searched(
             "group.id": f"merganser-{topic}",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,  # the end of a partition is told with the answer to a fetch
             "isolation.level": "read_committed",
         }
     )
@@ -588,7 +589,8 @@ def _marks(consumer: Any, parts: Iterable[int]) -> Iterator[tuple[int, Mark]]:
     left = set(parts)
     until = time.monotonic() + _SEND_S
     while left:
-        messages = consumer.consume(1000, 1.0)
+        first = consumer.poll(1.0)  # `consume` would wait for the full number
+        messages = [] if first is None else [first, *consumer.consume(1000, 0)]
         for message in messages:
             error = message.error()
             if error is None:

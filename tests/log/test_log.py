@@ -52,7 +52,7 @@ def _records(table: mg.Table) -> list[dict[str, Any]]:
     servers, topic = table.options["kafka.bootstrap.servers"], table.options["kafka.topic"]
     consumer = kafka.Consumer({
         "bootstrap.servers": servers, "group.id": "a-reader", "isolation.level": "read_committed",
-        "enable.partition.eof": True, "enable.auto.commit": False,
+        "enable.partition.eof": True, "enable.auto.commit": False, "fetch.wait.max.ms": 10,
     })  # fmt: skip
     try:
         left = set(consumer.list_topics(topic, 10).topics[topic].partitions)
