@@ -49,7 +49,7 @@ from merganser.log.mark import CONTROL_KEY, HEADER, Mark, mark_from
 from merganser.log.records import encode
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.schemas import SchemaStore
-from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshot import Snapshot, same_snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
@@ -138,7 +138,7 @@ class _Commit:
             self.log.lock.acquire()
             self._held = True
         try:
-            if prepared is not None and snapshot is not None and _is_same(prepared, snapshot):
+            if prepared is not None and snapshot is not None and same_snapshot(prepared, snapshot):
                 try:
                     self.log.show(prepared)
                     return
@@ -239,7 +239,7 @@ class _TableLog:
         """Send the changes of a snapshot in a transaction that stays open; return the end offset of each partition."""
         self.ask(table, env)
         through = self._through
-        if previous is None or through is None or not _is_same(previous, through):
+        if previous is None or through is None or not same_snapshot(previous, through):
             self.catch_up(table, env, end=snapshot.id - 1)
         return self._sent(contents_of(table, env, snapshot), env, snapshot)
 
@@ -433,7 +433,7 @@ class _TableLog:
         if through is None:
             return None
         now = store.get(through.id)
-        if now is not None and _is_same(now, through):
+        if now is not None and same_snapshot(now, through):
             return through
         newest = store.latest_id() or 0
         if now is None and newest > through.id:
@@ -442,7 +442,7 @@ class _TableLog:
             table,
             self._topic,
             self._partitions,
-            lambda mark: (one := store.get(mark.snapshot)) is not None and _is_same(one, mark.shown()),
+            lambda mark: (one := store.get(mark.snapshot)) is not None and same_snapshot(one, mark.shown()),
         )
         found = max(kept.values(), key=lambda mark: mark.snapshot, default=None)
         to = 0 if found is None else found.snapshot
@@ -516,14 +516,6 @@ def _taken_over() -> frozenset[int]:
     ours = error._FENCED, error._FATAL, error._STATE, error._PURGE_QUEUE, error._PURGE_INFLIGHT
     theirs = error.PRODUCER_FENCED, error.INVALID_PRODUCER_EPOCH, error.INVALID_TXN_STATE, error.CONCURRENT_TRANSACTIONS
     return frozenset((*ours, *theirs))
-
-
-def _is_same(one: Snapshot, other: Snapshot) -> bool:
-    return (one.id, one.base_manifest_list, one.delta_manifest_list) == (
-        other.id,
-        other.base_manifest_list,
-        other.delta_manifest_list,
-    )
 
 
 def _first_logged(table: TableDef, env: Env, store: SnapshotStore) -> int:

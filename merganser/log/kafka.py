@@ -24,7 +24,7 @@ with suppress(ImportError):
 _PREFIX: Final = "kafka."
 _OURS: Final = frozenset(["bootstrap.servers", "topic"])
 TIMEOUT_S: Final = 10.0
-"""So long the broker may take to answer a question of the driver."""
+"""Maximum seconds that the broker may take to answer a request for metadata."""
 
 
 def topic_of(table: TableDef) -> str:
