@@ -18,7 +18,7 @@ Docs: decisions 0015 and 0016.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from merganser.errors import CommitUnknownError, FormatError, SnapshotExistsError, StorageError
 from merganser.meta.live_files import LiveFiles
@@ -78,16 +78,37 @@ def withdraw(reader: MetaReader, stored: Snapshot, before: Snapshot | None, why:
             return
         if held:
             raise _unknown(reader, stored, f"{why} It was kept: {held}.")
-        if others:
-            store.set_latest_hint(max(others))  # for sure: a hint that names what was removed stops all writers
-        else:
-            reader.env.storage.delete([reader.paths.latest_hint])
-        store.delete(stored.id)
+        _remove(reader, stored, others)
         if before is not None and not store.ids():  # the last one below expired between the list and the removal
             store.create(stored)
             store.set_latest_hint(stored.id)
             raise _unknown(reader, stored, f"{why} It was put back: the snapshots below it expired meanwhile.")
-    raise SnapshotExistsError(
+    raise _removed(reader, stored, why)
+
+
+def _remove(reader: MetaReader, stored: Snapshot, others: Collection[int]) -> bool:
+    """Remove a new snapshot. The hint moves first, and for sure: one that names what was removed stops all writers.
+
+    Args:
+        others: the ids of the other snapshots.
+
+    Returns:
+        Whether it was there.
+    """
+    store = reader.snapshots
+    if others:
+        store.set_latest_hint(max(others))
+    else:
+        reader.env.storage.delete([reader.paths.latest_hint])
+    found = store.get(stored.id)
+    if found is None or found.uuid != stored.uuid:
+        return False
+    store.delete(stored.id)
+    return True
+
+
+def _removed(reader: MetaReader, stored: Snapshot, why: str) -> SnapshotExistsError:
+    return SnapshotExistsError(
         f"the writer removed its snapshot {stored.id} of '{reader.table_name}': {why} Nothing of it is visible.",
         table=reader.table_name,
         snapshot=stored.id,
@@ -118,21 +139,12 @@ def _check_not_rolled_back(reader: MetaReader, stored: Snapshot, before: Snapsho
     with known_of(reader, stored):
         if not store.rolled_back(before):
             return
-        store.set_latest_hint(max((n for n in store.ids() if n != stored.id), default=0))
-        found = store.get(stored.id)
-        if found is not None and found.uuid == stored.uuid:
-            store.delete(stored.id)
-            if any(number > stored.id for number in store.ids()):  # refers to our files
-                raise _unknown(
-                    reader, stored, "the table was rolled back, and others committed on top. Repeat the rollback first."
-                )
-        raise SnapshotExistsError(
-            f"the writer removed its snapshot {stored.id} of '{reader.table_name}', since the table was rolled back "
-            "meanwhile. Nothing of this commit is visible.",
-            table=reader.table_name,
-            snapshot=stored.id,
-            withdrawn=stored.id,
-        )
+        was_there = _remove(reader, stored, [number for number in store.ids() if number != stored.id])
+        if was_there and any(number > stored.id for number in store.ids()):  # refers to our files
+            raise _unknown(
+                reader, stored, "the table was rolled back, and others committed on top. Repeat the rollback first."
+            )
+        raise _removed(reader, stored, "the table was rolled back meanwhile.")
 
 
 def _check_not_overtaken(reader: MetaReader, stored: Snapshot, live: LiveFiles) -> None:
@@ -147,7 +159,8 @@ def _check_not_overtaken(reader: MetaReader, stored: Snapshot, live: LiveFiles) 
     """
     store = reader.snapshots
     with known_of(reader, stored):
-        newest = max(store.ids(), default=0)
+        others = [number for number in store.ids() if number != stored.id]
+        newest = max(others, default=0)
         if newest <= stored.id:
             return
         store.write_latest_hint(newest)  # before anything here fails: readers of ours would miss what has expired
@@ -162,14 +175,8 @@ def _check_not_overtaken(reader: MetaReader, stored: Snapshot, live: LiveFiles) 
                 "snapshots up to it have expired meanwhile. Raise 'snapshot.time-retained', so that no writer is "
                 "slower than expiry.",
             )
-        store.delete(stored.id)
-        raise SnapshotExistsError(
-            f"another writer had created snapshot {stored.id} of '{reader.table_name}', and it has expired. "
-            "Nothing of this commit is visible.",
-            table=reader.table_name,
-            snapshot=stored.id,
-            withdrawn=stored.id,
-        )
+        _remove(reader, stored, others)
+        raise _removed(reader, stored, "another writer had created a snapshot of that id, and it has expired.")
 
 
 def _follows(reader: MetaReader, follower: Snapshot, live: LiveFiles) -> bool:

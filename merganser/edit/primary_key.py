@@ -27,9 +27,9 @@ import pyarrow.compute as pc
 
 from merganser.changes import Change, SetOption, SetPrimaryKey
 from merganser.codec.hashing import buckets
+from merganser.commit.change import Change as Commit
 from merganser.commit.conflict import Reads, check_reads
 from merganser.commit.message import CommitMessage, Committed
-from merganser.commit.table_commit import Change as Commit
 from merganser.commit.table_commit import TableCommit
 from merganser.commit.turns import in_rounds, take_turn
 from merganser.errors import (

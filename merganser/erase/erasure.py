@@ -24,9 +24,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from merganser.commit.change import Change as Commit
 from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
-from merganser.commit.table_commit import Change as Commit
 from merganser.commit.table_commit import TableCommit
 from merganser.commit.turns import in_rounds
 from merganser.edit.asked import check_is_newest, filter_of

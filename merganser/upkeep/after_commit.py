@@ -7,8 +7,9 @@ from concurrent.futures import Future
 from datetime import timedelta
 from typing import Final
 
+from merganser.commit.change import Change
 from merganser.commit.message import Committed
-from merganser.commit.table_commit import Change, TableCommit
+from merganser.commit.table_commit import TableCommit
 from merganser.errors import MerganserError
 from merganser.meta.consumers import ConsumerStore
 from merganser.meta.refs import TagStore

@@ -19,7 +19,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.commit.table_commit import Change, TableCommit
+from merganser.commit.change import Change
+from merganser.commit.table_commit import TableCommit
 from merganser.errors import CommitUnknownError, InvalidInputError, MerganserError
 from merganser.meta.snapshot import ANALYZE, Snapshot
 from merganser.meta.table_def import TableDef

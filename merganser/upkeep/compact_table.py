@@ -21,9 +21,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from merganser.commit.change import Change
 from merganser.commit.conflict import check_index, check_levels, check_none_waits, check_removals
 from merganser.commit.message import CommitMessage, Committed
-from merganser.commit.table_commit import Change, TableCommit
+from merganser.commit.table_commit import TableCommit
 from merganser.commit.turns import Turn, take_turn
 from merganser.errors import CommitUnknownError, ConflictError, MerganserError
 from merganser.lsm.abandoned import remove_uncommitted

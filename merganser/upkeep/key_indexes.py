@@ -14,9 +14,10 @@ from itertools import groupby
 import numpy as np
 
 from merganser.codec.hashing import Hashes, row_hashes
+from merganser.commit.change import Change
 from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
-from merganser.commit.table_commit import Change, TableCommit
+from merganser.commit.table_commit import TableCommit
 from merganser.errors import CommitUnknownError, ConflictError, FormatError, MerganserError
 from merganser.files.key_hashes import read_hashes, write_hashes
 from merganser.lsm.abandoned import remove_uncommitted

@@ -24,8 +24,9 @@ from itertools import count
 from math import gcd
 from typing import Any
 
+from merganser.commit.change import Change
 from merganser.commit.message import CommitMessage
-from merganser.commit.table_commit import Change, TableCommit
+from merganser.commit.table_commit import TableCommit
 from merganser.commit.turns import Turn, take_turn
 from merganser.errors import CommitUnknownError, ConflictError, InvalidInputError, MerganserError
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket

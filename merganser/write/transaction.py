@@ -22,11 +22,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from merganser.commit.change import Change
 from merganser.commit.committers import Newest
 from merganser.commit.conflict import Reads
 from merganser.commit.log import log_of
 from merganser.commit.message import CommitMessage, Committed
-from merganser.commit.table_commit import Change, TableCommit
+from merganser.commit.table_commit import TableCommit
 from merganser.commit.turns import Turn, rest_if_crowded, take_turn
 from merganser.errors import CommitUnknownError, FormatError, InvalidInputError, MerganserError, NotFoundError, a_type
 from merganser.lsm.abandoned import remove_uncommitted

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import merganser as mg
-from merganser.commit.table_commit import Change, TableCommit
+from merganser.commit.change import Change
+from merganser.commit.table_commit import TableCommit
 from merganser.meta.table_state import MetaReader
 from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with

@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
+from merganser.commit.change import Change
 from merganser.commit.message import CommitMessage
-from merganser.commit.table_commit import Change, TableCommit
+from merganser.commit.table_commit import TableCommit
 from merganser.errors import CommitUnknownError
 from merganser.files.masks import index_path
 from merganser.meta.index_manifest import IndexEntry

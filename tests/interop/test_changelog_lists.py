@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
-from merganser.commit.table_commit import Change, TableCommit
+from merganser.commit.change import Change
+from merganser.commit.table_commit import TableCommit
 from merganser.meta.snapshot import Snapshot
 from merganser.testing.builders import with_changelog
 from merganser.write.sequences import starting_sequences

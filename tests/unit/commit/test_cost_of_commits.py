@@ -13,8 +13,9 @@ import pytest
 
 import merganser as mg
 from merganser.codec.binary_row import serialize
+from merganser.commit.change import Change
 from merganser.commit.message import CommitMessage
-from merganser.commit.table_commit import Change, TableCommit
+from merganser.commit.table_commit import TableCommit
 from merganser.meta.live_files import LiveFiles
 from merganser.testing.builders import catalog_over, memory_with
 

@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 import pytest
 
 import merganser as mg
+from merganser.commit.change import Change
 from merganser.commit.conflict import check_removals, check_total_buckets
 from merganser.commit.message import CommitMessage
-from merganser.commit.table_commit import Change, TableCommit
+from merganser.commit.table_commit import TableCommit
 from merganser.errors import ConflictError, InvalidInputError, StorageError
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE
 from merganser.meta.table_state import MetaReader

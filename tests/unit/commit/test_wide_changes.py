@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
+from merganser.commit.change import Change
 from merganser.commit.message import CommitMessage
-from merganser.commit.table_commit import Change, TableCommit
+from merganser.commit.table_commit import TableCommit
 from merganser.errors import CommitUnknownError, ConflictError, FormatError, StorageError
 from merganser.files.masks import index_path
 from merganser.lsm.abandoned import remove_uncommitted

@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import merganser as mg
+from merganser.commit.change import Change
 from merganser.commit.message import CommitMessage
-from merganser.commit.table_commit import Change, TableCommit
+from merganser.commit.table_commit import TableCommit
 from merganser.erase import endings, erasure
 from merganser.erase.erasure import Erasing
 from merganser.errors import ExpiredError, InvalidInputError

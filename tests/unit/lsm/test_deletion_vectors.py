@@ -14,8 +14,9 @@ import pytest
 
 import merganser as mg
 from merganser.codec.binary_row import deserialize
+from merganser.commit.change import Change
 from merganser.commit.message import CommitMessage
-from merganser.commit.table_commit import Change, TableCommit
+from merganser.commit.table_commit import TableCommit
 from merganser.errors import ConflictError, FormatError, InvalidInputError
 from merganser.files.masks import NO_VECTORS, BucketVectors, changed, load, vectors_by_bucket
 from merganser.meta.index_manifest import DELETION_VECTORS, IndexEntry

@@ -13,7 +13,8 @@ import pytest
 
 import merganser as mg
 from merganser import changes
-from merganser.commit.table_commit import Change, TableCommit
+from merganser.commit.change import Change
+from merganser.commit.table_commit import TableCommit
 from merganser.errors import ConflictError, InvalidInputError, StorageError
 from merganser.testing.builders import catalog_over, memory_with
 from merganser.testing.faulty import Fault, FaultyStorage, Plan

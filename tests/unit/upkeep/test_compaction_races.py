@@ -12,7 +12,8 @@ import pytest
 
 import merganser as mg
 from merganser.catalogs.filesystem import Catalog
-from merganser.commit.table_commit import Change, TableCommit
+from merganser.commit.change import Change
+from merganser.commit.table_commit import TableCommit
 from merganser.errors import ConflictError, FormatError
 from merganser.lsm.compact import CompactJob
 from merganser.meta.snapshot import COMPACT

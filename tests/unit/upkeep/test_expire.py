@@ -207,8 +207,9 @@ def test_files_of_an_expired_snapshot_that_cannot_be_read_are_kept_for_removing_
 
 def test_an_overwrite_that_brings_a_removed_file_back_keeps_it() -> None:
     """Another engine rolls back by a new commit that adds files again which an earlier one had removed."""
+    from merganser.commit.change import Change
     from merganser.commit.message import CommitMessage
-    from merganser.commit.table_commit import Change, TableCommit
+    from merganser.commit.table_commit import TableCommit
 
     table, _ = table_of({"write-only": "true"})
     write(table, v="first")

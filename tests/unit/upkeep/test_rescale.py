@@ -15,7 +15,8 @@ import pytest
 
 import merganser as mg
 from merganser.changes import set_option
-from merganser.commit.table_commit import Change, TableCommit
+from merganser.commit.change import Change
+from merganser.commit.table_commit import TableCommit
 from merganser.commit.turns import Turn, take_turn
 from merganser.errors import ConflictError, InvalidInputError, NotFoundError
 from merganser.lsm.rescale import RescaleJob

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 import pytest
 
 import merganser as mg
+from merganser.commit.change import Change
 from merganser.commit.message import CommitMessage
-from merganser.commit.table_commit import Change, TableCommit
+from merganser.commit.table_commit import TableCommit
 from merganser.errors import ConflictError, MerganserError, StorageError
 from merganser.lsm.compact import CompactJob
 from merganser.meta.snapshot import COMPACT

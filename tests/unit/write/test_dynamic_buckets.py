@@ -19,8 +19,9 @@ import pytest
 
 import merganser as mg
 from merganser.codec.hashing import row_hashes
+from merganser.commit.change import Change
 from merganser.commit.message import CommitMessage
-from merganser.commit.table_commit import Change, TableCommit
+from merganser.commit.table_commit import TableCommit
 from merganser.errors import ConflictError, FormatError
 from merganser.files.key_hashes import read_hashes
 from merganser.merge.hashed_keys import KeyHashes
