@@ -1,4 +1,7 @@
-"""What `merganser demo stream` shows while it runs: a board of airlines on a terminal, elsewhere lines."""
+"""What demos show while they run: a picture that moves on a terminal, elsewhere lines.
+
+`merganser demo stream` shows a board of airlines.
+"""
 
 from __future__ import annotations
 
@@ -71,6 +74,11 @@ class Board:
         lag = behind if self.snapshots else "up to date"
         return f"{share:>4.0%}  {self.reached:,} of {self.total:,} changes  {self.rate:,.0f}/s  {lag}"
 
+    @property
+    def is_last(self) -> bool:
+        """Whether all changes came through."""
+        return self.reached >= self.total
+
     def drawn(self, width: int) -> RenderableType:
         """Return the board for a terminal; numbers are never cut, so a narrow one has no bars.
 
@@ -94,16 +102,31 @@ class Board:
         return Group(Text(f"   {self.line}", style="bold"), Text(""), made)
 
 
-class Shown(Protocol):
-    """Where boards are shown."""
+class Picture(Protocol):
+    """What is shown at one moment."""
 
-    def show(self, board: Board) -> None:
-        """Show a board in place of the one before."""
+    @property
+    def line(self) -> str:
+        """The whole in a line."""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no other follows."""
+
+    def drawn(self, width: int) -> RenderableType:
+        """Return it for a terminal of so many columns."""
+
+
+class Shown(Protocol):
+    """Where pictures are shown."""
+
+    def show(self, picture: Picture) -> None:
+        """Show a picture in place of the one before."""
 
 
 @contextlib.contextmanager
 def shown(console: Console) -> Iterator[Shown]:
-    """Show boards while inside; the last one stays."""
+    """Show pictures while inside; the last one stays."""
     if not console.is_terminal:
         yield _Lines(console)
         return
@@ -115,8 +138,8 @@ def shown(console: Console) -> Iterator[Shown]:
 class _Drawn:
     live: Live
 
-    def show(self, board: Board) -> None:
-        self.live.update(board.drawn(self.live.console.width), refresh=True)
+    def show(self, picture: Picture) -> None:
+        self.live.update(picture.drawn(self.live.console.width), refresh=True)
 
 
 @dataclass
@@ -126,8 +149,8 @@ class _Lines:
     console: Console
     last: float = float("-inf")
 
-    def show(self, board: Board) -> None:
+    def show(self, picture: Picture) -> None:
         now = time.perf_counter()
-        if now - self.last >= _LINE_SECONDS or board.reached >= board.total:
-            render.line(self.console, f"   {board.line}")
+        if now - self.last >= _LINE_SECONDS or picture.is_last:
+            render.line(self.console, f"   {picture.line}")
             self.last = now

@@ -64,6 +64,10 @@ class Events:
         """Number of files that the changes fill."""
         return max(_FILES_MIN, -(-self.count // _FILE_EVENTS))
 
+    def rows(self) -> pl.DataFrame:
+        """Return the flight after each change, one row per change, with the columns of the table."""
+        return self.steps.select(_image(pl.col("step"), "at").alias("row")).unnest("row")
+
     def records(self, file: int) -> pl.Series:
         """Return the records of a file, texts of JSON; the last ones are damaged."""
         first, last = (self.count * number // self.files for number in (file, file + 1))

@@ -34,18 +34,26 @@ def check_machine() -> None:
     """
     if importlib.util.find_spec("pyspark") is None:
         raise NotFoundError(f"the demo runs on Spark, and pyspark is not installed. {_INSTALL}")
+    java()
+
+
+def java() -> str:
+    """Return the path of Java.
+
+    Raises:
+        NotFoundError: it is missing or too old; says how to install it.
+    """
     home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    if java is None or not os.path.exists(java):
+    found = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if found is None or not os.path.exists(found):
         where = f"JAVA_HOME is '{home}', where there is none" if home else "there is none on the PATH"
-        raise NotFoundError(f"the demo runs on Spark, which needs Java {JAVA_MIN} or newer: {where}. {_INSTALL_JAVA}")
-    shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(?:1\.)?(\d+)', shown)
-    if found is None or int(found[1]) < JAVA_MIN:
-        told = f"is version {found[1]}" if found else "does not tell its version"
-        raise NotFoundError(
-            f"the demo runs on Spark, which needs Java {JAVA_MIN} or newer: '{java}' {told}. {_INSTALL_JAVA}"
-        )
+        raise NotFoundError(f"the demo needs Java {JAVA_MIN} or newer: {where}. {_INSTALL_JAVA}")
+    shown = subprocess.run([found, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(?:1\.)?(\d+)', shown)
+    if version is None or int(version[1]) < JAVA_MIN:
+        told = f"is version {version[1]}" if version else "does not tell its version"
+        raise NotFoundError(f"the demo needs Java {JAVA_MIN} or newer: '{found}' {told}. {_INSTALL_JAVA}")
+    return found
 
 
 def command() -> str:
