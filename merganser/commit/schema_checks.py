@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from merganser.commit.change import Change
+from merganser.commit.committable import Committable
 from merganser.commit.conflict import check_new_partitions
 from merganser.commit.message import CommitMessage
 from merganser.errors import ConflictError, FormatError, InvalidInputError
@@ -66,7 +66,12 @@ class SchemaChecks:
             )
 
     def check_rows(
-        self, change: Change, messages: Sequence[CommitMessage], state: TableState, now: TableSchema, newest_id: int
+        self,
+        change: Committable,
+        messages: Sequence[CommitMessage],
+        state: TableState,
+        now: TableSchema,
+        newest_id: int,
     ) -> None:
         """Refuse rows that the table cannot hold, or stores in another way, by its newest schema.
 
@@ -88,7 +93,7 @@ class SchemaChecks:
             self._check_numbers(change, messages, state, newest_id)
 
     def _check_numbers(
-        self, change: Change, messages: Sequence[CommitMessage], state: TableState, newest_id: int
+        self, change: Committable, messages: Sequence[CommitMessage], state: TableState, newest_id: int
     ) -> None:
         """Refuse rows without others in their partitions that come with the number of buckets of an older schema.
 

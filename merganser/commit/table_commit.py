@@ -35,7 +35,7 @@ Where the store has locks, writers queue for an attempt for a second at most (`t
 Appends never conflict; they only try again with the next id.
 
 Loops: an attempt takes a newer state a few times if the one that it began with expires or its files have to be made
-again (`_attempt`, `_placed`). `commit` repeats attempts that lost the race for an id, as the options of the table say.
+again (`_ready`, `_fitted`). `commit` repeats attempts that lost the race for an id, as the options of the table say.
 What calls it makes the rows or files again, from a newer state, if an error says what was overtaken
 (`commit.turns.in_rounds`).
 
@@ -52,7 +52,7 @@ from typing import Final
 
 import merganser
 from merganser.commit import committers
-from merganser.commit.change import Change
+from merganser.commit.committable import Committable
 from merganser.commit.conflict import (
     Reads,
     already_there,
@@ -72,7 +72,7 @@ from merganser.commit.message import CommitMessage
 from merganser.commit.metadata_files import MetadataFiles
 from merganser.commit.schema_checks import SchemaChecks
 from merganser.commit.standing import check_hint, check_stands, known_of, withdraw
-from merganser.commit.turns import Attempts, take_turn
+from merganser.commit.turns import Attempts, Turn, take_turn
 from merganser.errors import (
     CommitUnknownError,
     ConflictError,
@@ -203,8 +203,22 @@ class TableCommit:
     def _newest_snapshot(self, known: TableState | None) -> Snapshot | None:
         return self.reader.snapshots.latest() if known is None else known.snapshot
 
-    def commit(self, change: Change) -> Snapshot | None:
+    def commit(
+        self,
+        change: Committable,
+        *,
+        turn: Turn | None = None,
+        follows: KnownState | None = None,
+        log: CommitLog | None = None,
+    ) -> Snapshot | None:
         """Commit the change.
+
+        Args:
+            turn: the turn of a writer that took it before its sequence numbers; the commit ends it. None: each attempt
+                takes one.
+            follows: the state that the writers began with; the first attempt follows it if it is fresh. None, or after
+                a lost attempt: the store is asked.
+            log: the log beside the files; None: that of the table.
 
         Returns:
             The snapshot of the change. None if there was nothing to commit, or if an earlier call has committed the
@@ -216,27 +230,26 @@ class TableCommit:
             StorageError, UnsupportedError: the store failed; nothing is visible, as above.
             CommitUnknownError: the outcome is unknown; every file was kept.
         """
-        log = change.log or log_of(self.table, self.env)
+        log = log or log_of(self.table, self.env)
         try:
-            return self._committed(change, log)
+            return self._run(change, turn, _Running(change.messages, follows), log)
         finally:
             log.drop()
 
-    def _committed(self, change: Change, log: CommitLog) -> Snapshot | None:
-        """Commit the change beside a log; see `commit`."""
+    def _run(self, change: Committable, turn: Turn | None, running: _Running, log: CommitLog) -> Snapshot | None:
+        """Try until an attempt commits the change, or none may follow; see `commit`."""
         files = MetadataFiles(self.table, self.reader)
         change = change if change.uuid is not None else replace(change, uuid=self.env.new_id())
-        running = _Running(change.messages, change.follows)
-        turns, turn = Attempts(self.table, self.env), change.turn
+        attempts = Attempts(self.table, self.env)
         seconds = dict.fromkeys(("manifests", "publish"), 0.0)
         while True:
             with turn or take_turn(self.table, self.env) as taken:  # ended before the next one is taken
                 if turn is None and taken.has_queued:
                     running.follows = None
                 try:
-                    if turns.lost:
-                        self.latest()  # of a long wait there is much to read; the attempt would be too slow to win
-                    attempt = self._attempt(change, running, files, log)
+                    if attempts.lost:  # of a long wait there is much to read; the attempt would be too slow to win
+                        self.latest()  # so that all but the last of it is known when the attempt looks
+                    attempt = self._ready(change, running, files, log)
                 except CommitUnknownError:
                     raise
                 except MerganserError as error:
@@ -255,10 +268,10 @@ class TableCommit:
                 try:
                     stored = self._create(snapshot, attempt.live, attempt.state, files, change, running.messages)
                     files.clean()
-                    turns.end()
+                    attempts.end()
                     seconds["publish"] += self.env.seconds() - ready
                     self._publish(log, stored)
-                    return _measured(stored, snapshot.metrics, turns.lost + 1, {**change.seconds, **seconds})
+                    return _measured(stored, snapshot.metrics, attempts.lost + 1, {**change.seconds, **seconds})
                 except SnapshotExistsError as error:
                     seconds["publish"] += self.env.seconds() - ready
                     log.drop()
@@ -268,18 +281,18 @@ class TableCommit:
                     files.discard()
                     raise
             turn = None
-            if not turns.wait_for_next(attempt.begun):
+            if not attempts.wait_for_next(attempt.begun):
                 break
         files.discard()
-        turns.end()
+        attempts.end()
         TOTALS.add_conflict(self.table.name, change.kind)
         raise ConflictError(
-            f"cannot commit to '{self.table.name}': other writers took the next snapshot id {turns.lost} times in a "
+            f"cannot commit to '{self.table.name}': other writers took the next snapshot id {attempts.lost} times in a "
             "row. Nothing of this commit is visible. Try again, or raise 'commit.max-retries' or 'commit.timeout'.",
             table=self.table.name,
         )
 
-    def _applied(self, change: Change, state: TableState) -> tuple[bool, Snapshot | None]:
+    def _applied(self, change: Committable, state: TableState) -> tuple[bool, Snapshot | None]:
         """Return whether the change is part of a state, and its snapshot if that is still kept."""
         latest = state.snapshot
         if change.kind != COMPACT:  # a compaction has the user and identifier of the write that it follows
@@ -314,7 +327,7 @@ class TableCommit:
             newest_first = self.reader.newest_first(state)
             check_reads(reads, newest_first, self.reader.delta, table=self.table.name, by=Overtaken.QUERY)
 
-    def _check(self, change: Change, messages: Sequence[CommitMessage], state: TableState) -> None:
+    def _check(self, change: Committable, messages: Sequence[CommitMessage], state: TableState) -> None:
         """Refuse a change that may not follow a state.
 
         Raises:
@@ -345,7 +358,7 @@ class TableCommit:
             if of_merge and keeps_order_of_merges(replace(self.table.schema, options=self.table.options)):
                 check_none_waits(entries, state.live, table=self.table.name, snapshot=newest)
 
-    def _attempt(self, change: Change, running: _Running, files: MetadataFiles, log: CommitLog) -> _Attempt:
+    def _ready(self, change: Committable, running: _Running, files: MetadataFiles, log: CommitLog) -> _Attempt:
         """Return an attempt with the metadata of its snapshot, after a state that has not expired meanwhile.
 
         Raises:
@@ -353,7 +366,7 @@ class TableCommit:
             FormatError: metadata is damaged or missing, or states expired again and again.
         """
         for attempt in REREAD.each():
-            placed = self._placed(change, running, files)
+            placed = self._fitted(change, running, files)
             if placed.is_applied:
                 return placed
             try:
@@ -368,7 +381,7 @@ class TableCommit:
         """Return whether a file is missing since others have committed after a state, and an expiry removed it."""
         return state.snapshot is not None and has_expired(self.table, self.env, state.snapshot, error)
 
-    def _placed(self, change: Change, running: _Running, files: MetadataFiles) -> _Attempt:
+    def _fitted(self, change: Committable, running: _Running, files: MetadataFiles) -> _Attempt:
         """Return an attempt after the newest state, which the messages of `running` may follow then.
 
         Others commit while new files get higher sequence numbers, or the changes of rows are found out. So the newest
@@ -432,7 +445,7 @@ class TableCommit:
 
     def _prepare(
         self,
-        change: Change,
+        change: Committable,
         messages: Sequence[CommitMessage],
         placed: _Attempt,
         files: MetadataFiles,
@@ -534,7 +547,7 @@ class TableCommit:
             buckets=len({(entry.partition, entry.bucket) for entry in entries}),
         )
 
-    def _identifier(self, change: Change, previous: Snapshot | None) -> int:
+    def _identifier(self, change: Committable, previous: Snapshot | None) -> int:
         """Return the identifier to store.
 
         The identifiers of a user never fall; otherwise a later commit would count as not applied. The compaction
@@ -551,7 +564,7 @@ class TableCommit:
         live: LiveFiles,
         state: TableState,
         files: MetadataFiles,
-        change: Change,
+        change: Committable,
         messages: Sequence[CommitMessage],
     ) -> Snapshot:
         """Create the snapshot.
@@ -578,7 +591,7 @@ class TableCommit:
         return stored
 
     def _check_not_altered(
-        self, stored: Snapshot, state: TableState, change: Change, messages: Sequence[CommitMessage]
+        self, stored: Snapshot, state: TableState, change: Committable, messages: Sequence[CommitMessage]
     ) -> None:
         """Remove a new snapshot with rows that a schema does not allow which came just before the snapshot.
 
@@ -617,7 +630,11 @@ class TableCommit:
             raise already_there(self.table.name, str(error.context.get("file"))) from error
 
     def _index_after(
-        self, change: Change, messages: Sequence[CommitMessage], state: TableState, entries: Sequence[ManifestEntry]
+        self,
+        change: Committable,
+        messages: Sequence[CommitMessage],
+        state: TableState,
+        entries: Sequence[ManifestEntry],
     ) -> tuple[IndexEntry, ...] | None:
         """Return the index files once the change is made, None if they stay as they are.
 

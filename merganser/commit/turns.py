@@ -71,6 +71,11 @@ class Turn:
         self.end()
 
 
+def no_turn() -> Turn:
+    """Return the turn of a writer that tries without one: others may commit meanwhile."""
+    return Turn(no_lock)
+
+
 def take_turn(table: TableDef, env: Env) -> Turn:
     """Wait until it is this writer's turn, at most `_QUEUE_S`. The caller ends it.
 

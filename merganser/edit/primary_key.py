@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from merganser.changes import Change, SetOption, SetPrimaryKey
 from merganser.codec.hashing import buckets
-from merganser.commit.change import Change as Commit
+from merganser.commit.committable import Committable
 from merganser.commit.conflict import Reads, check_reads
 from merganser.commit.message import CommitMessage, Committed
 from merganser.commit.table_commit import TableCommit
@@ -314,14 +314,13 @@ class _Rekeying:
         env, made = self._env, copy.made
         messages, compacted = self._final(copy)
         turn = take_turn(made, env)
-        change = Commit(
+        change = Committable(
             messages=messages,
             commit_user=env.new_id(),
             identifier=BATCH_IDENTIFIER,
             kind=OVERWRITE,
             overwrites=lambda live: [replace(entry, kind=DELETE) for entry in live],
             allow_empty=True,
-            turn=turn,
             reads=Reads(state.snapshot, covers=lambda _: True, marks=True),
             rekeys=True,
         )
@@ -330,7 +329,7 @@ class _Rekeying:
             self._make_schema(made, state)
             self._copy = None  # from here on a snapshot may name the files
             try:
-                snapshot = TableCommit(made, env).commit(change)
+                snapshot = TableCommit(made, env).commit(change, turn=turn)
             except CommitUnknownError:
                 raise
             except MerganserError:  # nothing is visible
@@ -353,9 +352,9 @@ class _Rekeying:
     def _leave_old_entries_out(self, made: TableDef) -> None:
         """Make a snapshot whose manifests name no file without a key: other clients decode a key of each entry."""
         merging = replace(made, options=made.options.merged({w.MANIFEST_FULL_COMPACTION_SIZE.key: "0 b"}))
-        TableCommit(merging, self._env).commit(Commit((), self._env.new_id(), kind=COMPACT, allow_empty=True))
+        TableCommit(merging, self._env).commit(Committable((), self._env.new_id(), kind=COMPACT, allow_empty=True))
 
-    def _check_reads(self, change: Commit, made: TableDef) -> None:
+    def _check_reads(self, change: Committable, made: TableDef) -> None:
         reader = MetaReader(made.paths, self._env, made.name)
         newest_first = reader.snapshots.from_newest(reader.snapshots.latest(to_commit=True))
         assert change.reads is not None

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from merganser.commit.change import Change as Commit
+from merganser.commit.committable import Committable
 from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
 from merganser.commit.table_commit import TableCommit
@@ -386,7 +386,7 @@ class Erasing:
         gone = sum((outcome.counts or RowCounts() for outcome in outcomes), RowCounts())
         told = self._tells(table)
         counts = RowCounts(deleted=None) if table.keyed else gone
-        change = Commit(
+        change = Committable(
             messages,
             self.commit_user,
             kind=COMPACT if told else APPEND,
@@ -422,7 +422,7 @@ class Erasing:
         stale = sum(one.added + one.deleted for one in reader.manifests(snapshot)) != len(state.live)
         empty = _indexes_of_nothing(table, reader, state)
         if stale or empty or snapshot.statistics is not None or snapshot.changelog_manifest_list is not None:
-            change = Commit(empty, self.commit_user, kind=COMPACT, allow_empty=True, renews_manifests=True)
+            change = Committable(empty, self.commit_user, kind=COMPACT, allow_empty=True, renews_manifests=True)
             renewed = TableCommit(table, self.env).commit(change)
         assert renewed is not None
         self._clean[table.branch] = renewed.id
@@ -512,7 +512,7 @@ class Erasing:
             ids = [name for name, partition in every.items() if partition in mine]
             if ids:
                 marked = {FORGOTTEN: ",".join(ids)}
-                change = Commit((), self.commit_user, kind=COMPACT, allow_empty=True, properties=marked)
+                change = Committable((), self.commit_user, kind=COMPACT, allow_empty=True, properties=marked)
                 newest = TableCommit(line.table, self.env).commit(change) or newest
             store.remember_alone(newest)
 

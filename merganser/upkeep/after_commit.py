@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from datetime import timedelta
 from typing import Final
 
-from merganser.commit.change import Change
+from merganser.commit.committable import Committable
 from merganser.commit.message import Committed
 from merganser.commit.table_commit import TableCommit
 from merganser.errors import MerganserError
@@ -21,7 +21,7 @@ from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.storage.env import Env
 from merganser.upkeep.auto_tags import make_tags
-from merganser.upkeep.compact_table import RunJobs, follow
+from merganser.upkeep.compact_table import RunJobs, compact_after
 from merganser.upkeep.expire_partitions import expire_partitions
 from merganser.upkeep.expire_snapshots import expire_after_commit
 from merganser.upkeep.tags import drop_listed_tag
@@ -48,7 +48,7 @@ def after_commit(table: TableDef, env: Env, committed: Committed, *, run: RunJob
 
 
 def _maintain(table: TableDef, env: Env, committed: Committed, run: RunJobs | None) -> None:
-    follow(table, env, committed, run=run)
+    compact_after(table, env, committed, run=run)
     _remember_shards(table, env, committed)
     if table.options.get(w.WRITE_ONLY):
         return
@@ -104,7 +104,7 @@ def _expire_partitions(table: TableDef, env: Env) -> None:
         user = env.new_id()
 
         def drop(chosen: Selection) -> None:  # what else is owed after a commit comes after this one, here
-            TableCommit(table, env).commit(Change(messages=[], commit_user=user, overwrites=chosen))
+            TableCommit(table, env).commit(Committable(messages=[], commit_user=user, overwrites=chosen))
 
         expire_partitions(table, env, drop)
 

@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from merganser.changes import Change
-from merganser.commit.turns import Turn, take_turn
+from merganser.commit.turns import no_turn, take_turn
 from merganser.errors import ConflictError, InvalidInputError, Overtaken
 from merganser.files.index import check_filters
 from merganser.files.layout import check_formats
@@ -38,7 +38,6 @@ from merganser.rules.alter import altered, checked_changes, touched
 from merganser.rules.gaps import check_can_keep
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
-from merganser.storage.protocol import no_lock
 from merganser.upkeep.nulls import check_no_nulls
 from merganser.upkeep.shard_stream import settle, with_stream_as_asked
 from merganser.upkeep.stored_order import check_order
@@ -87,7 +86,7 @@ def alter(table: TableDef, env: Env, changes: Iterable[Change]) -> TableDef:
             raise _overtaken(now.name, error.message) from error
         return None if made is now.schema else made
 
-    with Turn(no_lock) if snapshots.latest() is not None else take_turn(table, env):
+    with no_turn() if snapshots.latest() is not None else take_turn(table, env):
         made, is_new = make_next_schema(table, env, change)
         after = snapshots.latest() if is_new else None
         if after is not None and _came_between(snapshots, made.schema, newest, after):

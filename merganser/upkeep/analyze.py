@@ -19,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.commit.change import Change
+from merganser.commit.committable import Committable
 from merganser.commit.table_commit import TableCommit
 from merganser.errors import CommitUnknownError, InvalidInputError, MerganserError
 from merganser.meta.snapshot import ANALYZE, Snapshot
@@ -100,7 +100,9 @@ def analyze(table: TableDef, env: Env, snapshot: Snapshot, fields: Sequence[t.Fi
     path = table.paths.statistics(name)
     env.storage.create(path, json.dumps(facts).encode())
     try:
-        made = TableCommit(table, env).commit(Change([], env.new_id(), kind=ANALYZE, allow_empty=True, statistics=name))
+        made = TableCommit(table, env).commit(
+            Committable([], env.new_id(), kind=ANALYZE, allow_empty=True, statistics=name)
+        )
     except CommitUnknownError:
         raise
     except MerganserError:

@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from merganser.commit.change import Change
+from merganser.commit.committable import Committable
 from merganser.commit.conflict import check_index, check_levels, check_none_waits, check_removals
 from merganser.commit.message import CommitMessage, Committed
 from merganser.commit.table_commit import TableCommit
-from merganser.commit.turns import Turn, take_turn
+from merganser.commit.turns import Turn, no_turn, take_turn
 from merganser.errors import CommitUnknownError, ConflictError, MerganserError
 from merganser.lsm.abandoned import remove_uncommitted
 from merganser.lsm.compact import CompactJob
@@ -42,7 +42,6 @@ from merganser.options import write as w
 from merganser.rules.compacting import empties_level_0, hides_level_0, keeps_order_of_merges
 from merganser.rules.gaps import check_can_write
 from merganser.storage.env import Env
-from merganser.storage.protocol import no_lock
 from merganser.storage.retries import RACE
 from merganser.upkeep.plan_compaction import CompactionRequest, check_partitions, plan_jobs
 
@@ -170,7 +169,7 @@ def _turn(table: TableDef, env: Env, left: _Left) -> Iterator[Turn]:
 
     Other rounds commit without it at first, so that no writer waits for a compaction.
     """
-    turn = take_turn(table, env) if left.tries and left.took_s <= _TURN_S else Turn(no_lock)
+    turn = take_turn(table, env) if left.tries and left.took_s <= _TURN_S else no_turn()
     try:
         yield turn
     finally:
@@ -196,18 +195,17 @@ def _round(table: TableDef, env: Env, left: _Left, caller: _Caller, turn: Turn) 
     messages = [*left.kept, *made]  # from here on a snapshot may name them
     if not messages:
         return left.done()
-    change = Change(
+    change = Committable(
         messages=messages,
         commit_user=caller.user,
         identifier=caller.identifier,
         kind=COMPACT,
         seconds={"compact": env.seconds() - begun},
-        turn=turn,
         untracked=frozenset(bucket[0] for bucket, left_out in left.silent.items() if left_out).intersection,
     )
     left = plan.after()
     try:
-        snapshot, stale, kept = _committed(plan.commits, change, plan.waiting, give_up=left.was_last)
+        snapshot, stale, kept = _committed(plan.commits, change, plan.waiting, turn=turn, give_up=left.was_last)
     except ConflictError:
         if _are_gone(left.sought or {}, plan.commits.latest().live):
             return left.done()
@@ -306,7 +304,7 @@ def _without_the_failing(commits: TableCommit, jobs: Sequence[CompactJob], calle
             _log.warning("bucket %d of '%s' cannot be compacted: %s", job.bucket, commits.table.name, error)
     if messages:
         untracked = frozenset(job.partition for job in jobs if _is_silent(job)).intersection
-        change = Change(messages, caller.user, caller.identifier, COMPACT, untracked=untracked)
+        change = Committable(messages, caller.user, caller.identifier, COMPACT, untracked=untracked)
         _committed(commits, change, {}, give_up=True)
 
 
@@ -391,12 +389,18 @@ def _removed(messages: Sequence[CommitMessage]) -> set[str]:
 
 
 def _committed(
-    commits: TableCommit, change: Change, waiting: Mapping[str, BucketId], *, give_up: bool
+    commits: TableCommit,
+    change: Committable,
+    waiting: Mapping[str, BucketId],
+    *,
+    turn: Turn | None = None,
+    give_up: bool,
 ) -> tuple[Snapshot | None, frozenset[BucketId], list[CommitMessage]]:
     """Commit what fits the newest state, and remove the files of the rest.
 
     Args:
         waiting: files that have to become visible together.
+        turn: that of the first attempt; see `TableCommit.commit`.
         give_up: raise an error if nothing was committed.
 
     Returns:
@@ -412,7 +416,7 @@ def _committed(
     races = 0
     for attempt in RACE.each():
         try:
-            return commits.commit(change), frozenset(stale), []
+            return commits.commit(change, turn=turn), frozenset(stale), []
         except CommitUnknownError:
             raise
         except ConflictError:
@@ -431,7 +435,7 @@ def _committed(
             if last:
                 raise
             stale |= {(message.partition, message.bucket) for message in lost}
-            change = replace(change, messages=fitting, turn=None)
+            change, turn = replace(change, messages=fitting), None
             if not fitting or not whole:
                 return None, frozenset(stale), fitting
         except MerganserError:
@@ -470,7 +474,7 @@ def _is_live(job: CompactJob, live: LiveFiles, index: Sequence[IndexEntry]) -> b
     return names.issuperset(file.name for file in job.reads) and all(entry in index for entry in job.vectors.entries)
 
 
-def follow(table: TableDef, env: Env, committed: Committed, *, run: RunJobs | None = None) -> None:
+def compact_after(table: TableDef, env: Env, committed: Committed, *, run: RunJobs | None = None) -> None:
     """Compact what a commit made due, unless the table is `write-only`.
 
     The compaction has the commit's user and identifier. If it fails, the error is logged, and the next compaction

@@ -14,7 +14,7 @@ from itertools import groupby
 import numpy as np
 
 from merganser.codec.hashing import Hashes, row_hashes
-from merganser.commit.change import Change
+from merganser.commit.committable import Committable
 from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
 from merganser.commit.table_commit import TableCommit
@@ -56,7 +56,7 @@ def build_key_indexes(table: TableDef, env: Env) -> int:
                 return 0
             buckets = frozenset((message.partition, message.bucket) for message in messages)
             reads = Reads(state.snapshot, buckets)
-            commits.commit(Change(messages, env.new_id(), BATCH_IDENTIFIER, COMPACT, reads=reads))
+            commits.commit(Committable(messages, env.new_id(), BATCH_IDENTIFIER, COMPACT, reads=reads))
             return len(messages)
         except CommitUnknownError:
             raise

@@ -24,10 +24,10 @@ from itertools import count
 from math import gcd
 from typing import Any
 
-from merganser.commit.change import Change
+from merganser.commit.committable import Committable
 from merganser.commit.message import CommitMessage
 from merganser.commit.table_commit import TableCommit
-from merganser.commit.turns import Turn, take_turn
+from merganser.commit.turns import no_turn, take_turn
 from merganser.errors import CommitUnknownError, ConflictError, InvalidInputError, MerganserError
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lsm.abandoned import remove_uncommitted
@@ -43,7 +43,6 @@ from merganser.meta.table_state import TableState
 from merganser.rules.facts import BUCKETS_MAX, POSTPONE
 from merganser.rules.gaps import check_can_write
 from merganser.storage.env import Env
-from merganser.storage.protocol import no_lock
 from merganser.storage.retries import RACE
 from merganser.upkeep.bucket_option import set_buckets
 from merganser.upkeep.compact_table import RunJobs, on_threads
@@ -150,7 +149,7 @@ def _moved(
         made: what this rescale has committed so far. If another rescale came after it, its number stays.
     """
     parts: dict[bytes, _Part] = {}
-    turn = Turn(no_lock)
+    turn = no_turn()
     try:
         for attempt in RACE.each():
             turn.end()
@@ -179,11 +178,11 @@ def _moved(
                 return None
             # What goes comes first: a file of the same bucket and another number of buckets is added after it.
             messages.sort(key=lambda message: not message.removed)
-            change = Change(messages, env.new_id(), BATCH_IDENTIFIER, COMPACT, turn=turn, rescales=True)
+            change = Committable(messages, env.new_id(), BATCH_IDENTIFIER, COMPACT, rescales=True)
             prepared, parts = parts, {}  # from here on a snapshot may name the files
             try:
                 # Its schema is the newest: by those that come later, writers tell whether the option was set.
-                return TableCommit(newest(table, env), env).commit(change)
+                return TableCommit(newest(table, env), env).commit(change, turn=turn)
             except CommitUnknownError:
                 raise
             except MerganserError as error:  # nothing is visible

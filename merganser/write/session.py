@@ -177,7 +177,7 @@ class WriteSession:
             )
         assert self._writer is not None
         try:
-            self._writer.follow(table)
+            self._writer.switch_schema(table)
         except BaseException:
             self.give_up()
             raise

@@ -22,7 +22,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from merganser.commit.change import Change
+from merganser.commit.committable import Committable
 from merganser.commit.committers import Newest
 from merganser.commit.conflict import Reads
 from merganser.commit.log import log_of
@@ -346,8 +346,7 @@ class Transaction:
                 commits = TableCommit(self.table, self.env)
                 commits.check_computed_from(self.computed_from, commits.reader.latest())
             return None
-        follows, self._known = self._known, None  # a repeat looks again
-        change = Change(
+        change = Committable(
             messages=messages,
             commit_user=self.user,
             identifier=self.identifier,
@@ -361,15 +360,14 @@ class Transaction:
             seconds=self.seconds,
             watermark=self.watermark,
             batch=self.batch,
-            turn=self._turn,
-            follows=follows,
             reads=reads,
             computed_from=self.computed_from,
             edit=edit,
             # Elsewhere the compaction that takes the rows publishes them, or does not.
             untracked=self.target.untracked if removes is not None or not publishes_by_compaction(options) else None,
         )
-        return TableCommit(self.table, self.env).commit(change)
+        turn, self._turn, follows, self._known = self._turn, None, self._known, None  # a repeat has neither
+        return TableCommit(self.table, self.env).commit(change, turn=turn, follows=follows)
 
     def _adapting(self, messages: Sequence[CommitMessage]) -> Callable[[TableState], Sequence[CommitMessage]] | None:
         """Return what keeps rows the newest, joins new keys and finds out what changed; None: nothing needs to.

@@ -66,7 +66,7 @@ class TableWriter(Protocol):
     def begin(self, start: Start) -> None:
         """Number the rows of the next commit from there on: others may have committed since the last."""
 
-    def follow(self, table: TableDef) -> None:
+    def switch_schema(self, table: TableDef) -> None:
         """Write what was taken, and take rows of another schema of the table from here on, in the same commit.
 
         Args:
@@ -174,7 +174,7 @@ class KeyTableWriter:
         self._written.starts = start.sequences
         self._assigner.begin(start)
 
-    def follow(self, table: TableDef) -> None:
+    def switch_schema(self, table: TableDef) -> None:
         """Take rows of another schema; see `TableWriter`."""
         if self._waiting is not None:
             self._flush(self._taken_waiting())
@@ -281,7 +281,7 @@ class ArrivalWriter:
         self._written.starts = start.sequences
         self._assigner.begin(start)
 
-    def follow(self, table: TableDef) -> None:
+    def switch_schema(self, table: TableDef) -> None:
         """Take rows of another schema; see `TableWriter`."""
         self._write_rest()
         self._table = table

@@ -173,16 +173,16 @@ def test_a_compaction_that_comes_late_does_not_make_newer_commits_of_its_user_co
     table = _table(**FIRST_ROW)
     taken_over: list[Any] = []
 
-    def late(commits: Any, change: Any, commit: Callable[..., Any]) -> Any:
+    def late(commits: Any, change: Any, commit: Callable[..., Any], **how: Any) -> Any:
         if change.kind == COMPACT and not taken_over:
             taken_over.append(True)
             successor = _again(table.env.storage)
             successor.with_options({"write-only": "true"}).write([_row(2, "six")], commit_user="job", identifier=6)
-        return commit(commits, change)
+        return commit(commits, change, **how)
 
     with monkeypatch.context() as patch:
         commit = TableCommit.commit
-        patch.setattr(TableCommit, "commit", lambda commits, change: late(commits, change, commit))
+        patch.setattr(TableCommit, "commit", lambda commits, change, **how: late(commits, change, commit, **how))
         table.write([_row(1, "five")], commit_user="job", identifier=5)
     repeated = _again(table.env.storage).write([_row(3, "twice")], commit_user="job", identifier=6)
     assert repeated is not None

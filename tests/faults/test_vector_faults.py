@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import merganser as mg
-from merganser.commit.change import Change
+from merganser.commit.committable import Committable
 from merganser.commit.table_commit import TableCommit
 from merganser.meta.table_state import MetaReader
 from merganser.storage.protocol import Storage
@@ -112,7 +112,7 @@ def test_writers_and_compactions_that_interleave_lose_and_bring_back_no_row(seed
             if kind == "+I":
                 wanted[k] = step
 
-    def commit(self: TableCommit, change: Change) -> Any:
+    def commit(self: TableCommit, change: Committable, **how: Any) -> Any:
         nonlocal depth
         if change.kind == "COMPACT" and depth < 2 and rng.random() < 0.6:
             depth += 1
@@ -122,7 +122,7 @@ def test_writers_and_compactions_that_interleave_lose_and_bring_back_no_row(seed
                 _again(storage).compact(full=rng.random() < 0.5)
             finally:
                 depth -= 1
-        return real(self, change)
+        return real(self, change, **how)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TableCommit, "commit", commit)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from merganser.commit.change import Change
+from merganser.commit.committable import Committable
 from merganser.commit.message import CommitMessage
 from merganser.commit.table_commit import TableCommit
 from merganser.errors import CommitUnknownError
@@ -89,8 +89,8 @@ def test_a_wide_commit_is_all_or_nothing_whichever_call_goes_wrong(options: Mapp
 
     def work(storage: Storage) -> Snapshot | None:
         table = catalog_over(storage).table("db.t")
-        change = Change(messages, "job", 1, watermark=5, properties={"a": "b"}, log=log)
-        return TableCommit(table.definition, table.env).commit(change)
+        change = Committable(messages, "job", 1, watermark=5, properties={"a": "b"})
+        return TableCommit(table.definition, table.env).commit(change, log=log)
 
     def check(storage: Storage, outcome: Outcome[Snapshot | None]) -> None:
         table = catalog_over(storage).table("db.t")

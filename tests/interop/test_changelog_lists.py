@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
-from merganser.commit.change import Change
+from merganser.commit.committable import Committable
 from merganser.commit.table_commit import TableCommit
 from merganser.meta.snapshot import Snapshot
 from merganser.testing.builders import with_changelog
@@ -54,7 +54,7 @@ def test_the_clients_read_and_follow_a_snapshot_with_everything_a_commit_can_car
     writer.write(target.accepted(pa.Table.from_pylist(rows, arrow_schema(FIELDS)), None)[0])
     messages = with_changelog(table.definition, table.env, writer.finish())
     snapshot = commits.commit(
-        Change(messages, "user", 1, watermark=1_700_000_000_000, properties={"a": "b"}, log=_Log())
+        Committable(messages, "user", 1, watermark=1_700_000_000_000, properties={"a": "b"}), log=_Log()
     )
     assert snapshot is not None
     assert snapshot.changelog_record_count == 20

@@ -13,7 +13,7 @@ import pytest
 
 import merganser as mg
 from merganser.codec.binary_row import serialize
-from merganser.commit.change import Change
+from merganser.commit.committable import Committable
 from merganser.commit.message import CommitMessage
 from merganser.commit.table_commit import TableCommit
 from merganser.meta.live_files import LiveFiles
@@ -54,7 +54,7 @@ def _table(partitions: int) -> mg.Table:
         for p in range(1, partitions)
         for entry in commits.latest().live
     ]
-    commits.commit(Change(added, "user"))
+    commits.commit(Committable(added, "user"))
     return table
 
 

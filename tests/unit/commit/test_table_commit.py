@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 import merganser as mg
-from merganser.commit.change import Change
+from merganser.commit.committable import Committable
 from merganser.commit.conflict import check_removals, check_total_buckets
 from merganser.commit.message import CommitMessage
 from merganser.commit.table_commit import TableCommit
@@ -99,7 +99,7 @@ def test_the_first_of_two_snapshots_of_one_commit_is_the_one_returned() -> None:
     commits = TableCommit(table.definition, table.env)
     [entry] = MetaReader(table.definition.paths, table.env, table.name).latest().live
     moved = CommitMessage(entry.partition, 0, 1, (replace(entry.file, level=5),), (entry.file,))
-    compact = Change([moved], commit_user="compactor", identifier=1, kind=COMPACT)
+    compact = Committable([moved], commit_user="compactor", identifier=1, kind=COMPACT)
     second = commits.commit(compact)
     assert second is not None
     assert second.commit_kind == COMPACT
@@ -112,7 +112,7 @@ def test_files_that_were_removed_meanwhile_cannot_be_removed_again() -> None:
     [entry] = MetaReader(table.definition.paths, table.env, table.name).latest().live
     table.truncate()
     before = contents(table.env.storage)
-    change = Change([CommitMessage(entry.partition, 0, 1, (), (entry.file,))], commit_user="c", kind=COMPACT)
+    change = Committable([CommitMessage(entry.partition, 0, 1, (), (entry.file,))], commit_user="c", kind=COMPACT)
     with pytest.raises(ConflictError, match="removed 1 of the 1 files that this change replaces") as caught:
         TableCommit(table.definition, table.env).commit(change)
     assert entry.file.name in str(caught.value)
@@ -166,7 +166,7 @@ class _Taken(FaultyStorage):
     def create(self, path: str, data: bytes) -> None:
         if "/snapshot-" in path:
             other = catalog_over(self.inner).table("db.t")
-            TableCommit(other.definition, other.env).commit(Change([], commit_user="other", allow_empty=True))
+            TableCommit(other.definition, other.env).commit(Committable([], commit_user="other", allow_empty=True))
         self.inner.create(path, data)
 
 
@@ -379,7 +379,7 @@ def test_a_commit_whose_partition_was_moved_to_other_buckets_meanwhile_lost_a_ra
     messages = [replace(message, total_buckets=2) for message in _files(table, 2)]
     table.write(_row(1))
     with pytest.raises(ConflictError, match=r"written into 2 buckets, and another commit up to snapshot 1 .* to 1"):
-        TableCommit(table.definition, table.env).commit(Change(messages=messages, commit_user="late"))
+        TableCommit(table.definition, table.env).commit(Committable(messages=messages, commit_user="late"))
     assert _keys(table) == [1]
 
 

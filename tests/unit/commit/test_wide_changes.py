@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
-from merganser.commit.change import Change
+from merganser.commit.committable import Committable
+from merganser.commit.log import CommitLog
 from merganser.commit.message import CommitMessage
 from merganser.commit.table_commit import TableCommit
 from merganser.errors import CommitUnknownError, ConflictError, FormatError, StorageError
@@ -57,8 +58,8 @@ def _logged(table: mg.Table, *keys: int) -> list[CommitMessage]:
     return with_changelog(table.definition, table.env, _files(table, *keys))
 
 
-def _commit(table: mg.Table, messages: list[CommitMessage], **how: Any) -> Snapshot:
-    snapshot = _commits(table).commit(Change(messages, "user", **how))
+def _commit(table: mg.Table, messages: list[CommitMessage], *, log: CommitLog | None = None, **how: Any) -> Snapshot:
+    snapshot = _commits(table).commit(Committable(messages, "user", **how), log=log)
     assert snapshot is not None
     return snapshot
 
@@ -171,7 +172,7 @@ class _Taken(FaultyStorage):
         if "/snapshot-" in path and self.times:
             self.times -= 1
             other = catalog_over(self.inner).table("db.t")
-            TableCommit(other.definition, other.env).commit(Change([], commit_user="other", allow_empty=True))
+            TableCommit(other.definition, other.env).commit(Committable([], commit_user="other", allow_empty=True))
         self.inner.create(path, data)
 
 
@@ -328,7 +329,7 @@ def test_each_attempt_prepares_its_own_snapshot() -> None:
 
 def test_a_commit_that_changes_nothing_prepares_nothing() -> None:
     table, log = _table(), _Log()
-    assert _commits(table).commit(Change([], "user", log=log)) is None
+    assert _commits(table).commit(Committable([], "user"), log=log) is None
     assert log.heard == ["drop"]
 
 
@@ -395,12 +396,12 @@ def test_a_commit_of_unknown_outcome_is_dropped_from_the_log_and_shown_by_its_re
     table, log = _table(), _Log({0: 9})
     messages, storage = _logged(table, 1), table.env.storage
     table.env.storage = _Unsure(storage)
-    change = Change(messages, "user", uuid="u-1", log=log)
+    change = Committable(messages, "user", uuid="u-1")
     with pytest.raises(CommitUnknownError):
-        _commits(table).commit(change)
+        _commits(table).commit(change, log=log)
     assert log.heard == [("prepare", 1, None), "drop"]
     table.env.storage = storage
-    snapshot = _commits(table).commit(replace(change, since=1))
+    snapshot = _commits(table).commit(replace(change, since=1), log=log)
     assert snapshot is not None
     assert (snapshot.id, snapshot.log_offsets) == (1, {0: 9})
     assert log.heard[2:] == [("publish", 1), "drop"]

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import merganser as mg
-from merganser.commit.change import Change
+from merganser.commit.committable import Committable
 from merganser.commit.message import CommitMessage
 from merganser.commit.table_commit import TableCommit
 from merganser.erase import endings, erasure
@@ -472,7 +472,7 @@ def test_index_files_of_unknown_types_are_held() -> None:
     own = IndexEntry(b"\0" * 12, 0, "BTREE", "index-other-1", 4, 1)
     table.env.storage.create(f"{table.path}/index/index-other-1", b"else")
     message = CommitMessage(own.partition, own.bucket, -1, (), index_added=(own,))
-    TableCommit(table.definition, table.env).commit(Change((message,), "other", kind=COMPACT))
+    TableCommit(table.definition, table.env).commit(Committable((message,), "other", kind=COMPACT))
     report = opened(table.env.storage).erase(f"k = '{TOKEN}'", everywhere=True)
     assert [(one.kind, one.name) for one in report.held] == [("file", "index-other-1")]
     assert "'BTREE' is not known" in report.held[0].advice

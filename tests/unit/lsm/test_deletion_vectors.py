@@ -14,7 +14,7 @@ import pytest
 
 import merganser as mg
 from merganser.codec.binary_row import deserialize
-from merganser.commit.change import Change
+from merganser.commit.committable import Committable
 from merganser.commit.message import CommitMessage
 from merganser.commit.table_commit import TableCommit
 from merganser.errors import ConflictError, FormatError, InvalidInputError
@@ -281,12 +281,12 @@ def test_a_compaction_whose_vectors_somebody_else_changed_is_planned_anew(monkey
     writer.write([_row(1, "new")])
     real, raced = TableCommit.commit, []
 
-    def commit(self: TableCommit, change: Change) -> Any:
+    def commit(self: TableCommit, change: Committable, **how: Any) -> Any:
         if change.kind == "COMPACT" and not raced:
             raced.append(True)
             other = _again(table)
             other.write([_row(2, "other")])  # its own compaction takes in both, and marks both
-        return real(self, change)
+        return real(self, change, **how)
 
     monkeypatch.setattr(TableCommit, "commit", commit)
     table.compact(full=True)
@@ -303,10 +303,10 @@ def test_a_change_based_on_other_vectors_is_refused_and_changes_nothing() -> Non
     message = CommitMessage(*bucket, total, (), (), (replace(stale, name="index-x"),), (stale,))
     before = table.latest_snapshot()
     with pytest.raises(ConflictError, match="changed the deleted rows of bucket 0"):
-        TableCommit(table.definition, table.env).commit(Change([message], "user", kind="COMPACT"))
+        TableCommit(table.definition, table.env).commit(Committable([message], "user", kind="COMPACT"))
     unseen = replace(message, index_removed=())
     with pytest.raises(ConflictError):  # nor may one be put over vectors that were not seen
-        TableCommit(table.definition, table.env).commit(Change([unseen], "user", kind="COMPACT"))
+        TableCommit(table.definition, table.env).commit(Committable([unseen], "user", kind="COMPACT"))
     assert table.latest_snapshot() == before
 
 
@@ -317,7 +317,7 @@ def test_a_file_cannot_go_without_its_vector() -> None:
     old = next(entry.file for entry in files.entries if entry.file.level == 5)
     message = CommitMessage(*bucket, 1, (), (old,))
     with pytest.raises(ConflictError):
-        TableCommit(table.definition, table.env).commit(Change([message], "user", kind="COMPACT"))
+        TableCommit(table.definition, table.env).commit(Committable([message], "user", kind="COMPACT"))
 
 
 # tables without a key
@@ -334,7 +334,7 @@ def _delete(table: mg.Table, *positions: list[int]) -> None:
     ((bucket, files),) = state.live.buckets.items()
     marked = {e.file.name: np.array(at, np.int64) for e, at in zip(files.entries, positions, strict=False) if at}
     held = vectors_by_bucket(table.definition, commits.reader.index(state.snapshot)).get(bucket, NO_VECTORS)
-    commits.commit(Change([_marking(table, bucket, files.total_buckets, held, marked)], "deleter"))
+    commits.commit(Committable([_marking(table, bucket, files.total_buckets, held, marked)], "deleter"))
 
 
 def _marking(
@@ -390,9 +390,9 @@ def test_two_deletes_from_one_snapshot_do_not_undo_each_other() -> None:
     name = files.entries[0].file.name
 
     one, other = (_marking(table, bucket, -1, NO_VECTORS, {name: np.array([at])}) for at in (1, 2))
-    commits.commit(Change([one], "a"))
+    commits.commit(Committable([one], "a"))
     with pytest.raises(ConflictError):
-        commits.commit(Change([other], "b"))
+        commits.commit(Committable([other], "b"))
     assert [row[0] for row in _rows(table)] == [0, 2, 3, 4]
 
 

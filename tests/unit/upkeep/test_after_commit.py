@@ -36,7 +36,7 @@ WRITES: dict[str, Callable[[mg.Table], Any]] = {
 
 
 @pytest.mark.parametrize("how", WRITES)
-@pytest.mark.parametrize("failing", ["submit", "follow"])
+@pytest.mark.parametrize("failing", ["submit", "compact_after"])
 def test_a_write_succeeds_although_the_maintenance_after_it_fails(
     how: str, failing: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,7 +57,7 @@ def test_a_write_succeeds_although_the_maintenance_after_it_fails(
     if failing == "submit":
         monkeypatch.setattr(type(table.env), "submit", fails)
     else:
-        monkeypatch.setattr("merganser.upkeep.after_commit.follow", fails)
+        monkeypatch.setattr("merganser.upkeep.after_commit.compact_after", fails)
     with caplog.at_level(logging.WARNING):
         WRITES[how](table)
     assert "is committed" in caplog.text

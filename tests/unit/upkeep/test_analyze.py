@@ -13,7 +13,7 @@ import pytest
 
 import merganser as mg
 from merganser import changes
-from merganser.commit.change import Change
+from merganser.commit.committable import Committable
 from merganser.commit.table_commit import TableCommit
 from merganser.errors import ConflictError, InvalidInputError, StorageError
 from merganser.testing.builders import catalog_over, memory_with
@@ -67,9 +67,9 @@ def test_statistics_are_of_the_newest_schema_or_not_recorded(monkeypatch: pytest
     assert (_stats(new)["schema_id"], "e" in _stats(new)["colstat"]) == (1, True)
     commit = TableCommit.commit
 
-    def altered(self: TableCommit, change: Change) -> mg.Snapshot | None:
+    def altered(self: TableCommit, change: Committable, **how: Any) -> mg.Snapshot | None:
         new.alter([changes.retype_column("e", "BIGINT")])
-        return commit(self, change)
+        return commit(self, change, **how)
 
     with monkeypatch.context() as patch:
         patch.setattr(TableCommit, "commit", altered)

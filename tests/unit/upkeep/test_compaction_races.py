@@ -12,7 +12,7 @@ import pytest
 
 import merganser as mg
 from merganser.catalogs.filesystem import Catalog
-from merganser.commit.change import Change
+from merganser.commit.committable import Committable
 from merganser.commit.table_commit import TableCommit
 from merganser.errors import ConflictError, FormatError
 from merganser.lsm.compact import CompactJob
@@ -59,14 +59,14 @@ def _before_commits(patch: pytest.MonkeyPatch, others: list[Callable[[], object]
     """Let somebody do something before each commit of a compaction, as long as there is something."""
     commit = TableCommit.commit
 
-    def late(commits: TableCommit, change: Change) -> Any:
+    def late(commits: TableCommit, change: Committable, **how: Any) -> Any:
         if change.kind == COMPACT and others:
             work = others.pop(0)
             waiting = others.copy()
             others.clear()  # what the other does is not disturbed itself
             work()
             others.extend(waiting)
-        return commit(commits, change)
+        return commit(commits, change, **how)
 
     patch.setattr(TableCommit, "commit", late)
 
@@ -171,7 +171,7 @@ def test_a_compaction_that_always_loses_and_is_not_done_says_so(monkeypatch: pyt
         later = [replace(job, files=tuple(f for f in job.files if f.name not in early)) for job in jobs]
         done = [message for job in later if job.files for message in job.run(found.env)]
         TableCommit(found.definition, found.env).commit(
-            Change(done, commit_user="other", kind=COMPACT, allow_empty=True)
+            Committable(done, commit_user="other", kind=COMPACT, allow_empty=True)
         )
         found.write([_row(1, "later", p) for p in "ab"])
 

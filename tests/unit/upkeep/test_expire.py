@@ -207,7 +207,7 @@ def test_files_of_an_expired_snapshot_that_cannot_be_read_are_kept_for_removing_
 
 def test_an_overwrite_that_brings_a_removed_file_back_keeps_it() -> None:
     """Another engine rolls back by a new commit that adds files again which an earlier one had removed."""
-    from merganser.commit.change import Change
+    from merganser.commit.committable import Committable
     from merganser.commit.message import CommitMessage
     from merganser.commit.table_commit import TableCommit
 
@@ -217,7 +217,7 @@ def test_an_overwrite_that_brings_a_removed_file_back_keeps_it() -> None:
     table.truncate()
     back = CommitMessage(partition=entry.partition, bucket=0, total_buckets=1, added=(entry.file,))
     TableCommit(table.definition, table.env).commit(
-        Change(messages=[back], commit_user="rollback", overwrites=lambda live: [], kind="OVERWRITE")
+        Committable(messages=[back], commit_user="rollback", overwrites=lambda live: [], kind="OVERWRITE")
     )
     write(table, k=2)
     anew = catalog_over(table.env.storage).table("db.t")

@@ -15,7 +15,7 @@ import pytest
 
 import merganser as mg
 from merganser.changes import set_option
-from merganser.commit.change import Change
+from merganser.commit.committable import Committable
 from merganser.commit.table_commit import TableCommit
 from merganser.commit.turns import Turn, take_turn
 from merganser.errors import ConflictError, InvalidInputError, NotFoundError
@@ -66,12 +66,12 @@ def _before_rescales_commit(*steps: Callable[[], object]) -> Iterator[None]:
     """Run one step before each commit of a rescale, but of those that steps make."""
     todo, commit, inside = list(steps), TableCommit.commit, [False]
 
-    def first(self: TableCommit, change: Change) -> Any:
+    def first(self: TableCommit, change: Committable, **how: Any) -> Any:
         if change.rescales and todo and not inside[0]:
             inside[0] = True
             todo.pop(0)()
             inside[0] = False
-        return commit(self, change)
+        return commit(self, change, **how)
 
     with patch.object(TableCommit, "commit", first):
         yield
@@ -374,10 +374,10 @@ def test_rows_of_a_new_partition_get_the_number_of_a_rescale_that_came_first(is_
     assert told.value.context["buckets"] == 8
     begun, commit = [lambda: _reopened(table).rescale(6)], TableCommit.commit
 
-    def late(self: TableCommit, change: Change) -> Any:
+    def late(self: TableCommit, change: Committable, **how: Any) -> Any:
         if begun and not change.rescales:
             begun.pop()()
-        return commit(self, change)
+        return commit(self, change, **how)
 
     with patch.object(TableCommit, "commit", late):
         table.write(_rows(range(5), p="b"))
@@ -397,10 +397,10 @@ def test_an_overwrite_that_began_before_a_rescale_gets_its_number(how: Any) -> N
     assert _found(table) == _rows(range(20))
     begun, commit = [lambda: _reopened(table).rescale(6)], TableCommit.commit
 
-    def late(self: TableCommit, change: Change) -> Any:
+    def late(self: TableCommit, change: Committable, **how: Any) -> Any:
         if begun and not change.rescales:
             begun.pop()()
-        return commit(self, change)
+        return commit(self, change, **how)
 
     with patch.object(TableCommit, "commit", late):
         table.write(_rows(range(5), 3), overwrite=how)
@@ -496,12 +496,12 @@ def test_stopped_at_its_commit_it_removes_no_file_that_a_snapshot_may_name(when:
     table.write(_rows(range(20)))
     rows, commit = _found(table), TableCommit.commit
 
-    def stopped(self: TableCommit, change: Change) -> Any:
+    def stopped(self: TableCommit, change: Committable, **how: Any) -> Any:
         if change.rescales and when == "after":
-            commit(self, change)
+            commit(self, change, **how)
         if change.rescales:
             raise KeyboardInterrupt
-        return commit(self, change)
+        return commit(self, change, **how)
 
     with patch.object(TableCommit, "commit", stopped), pytest.raises(KeyboardInterrupt):
         table.rescale(8)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 import merganser as mg
-from merganser.commit.change import Change
+from merganser.commit.committable import Committable
 from merganser.commit.message import CommitMessage
 from merganser.commit.table_commit import TableCommit
 from merganser.errors import ConflictError, MerganserError, StorageError
@@ -92,7 +92,7 @@ def test_a_compaction_that_lost_some_buckets_shows_no_part_of_a_commit(options: 
         """Let the other compaction commit before this one does."""
         ran.append(len(jobs))
         if len(ran) == 1:
-            TableCommit(table.definition, table.env).commit(Change(early, commit_user="other", kind=COMPACT))
+            TableCommit(table.definition, table.env).commit(Committable(early, commit_user="other", kind=COMPACT))
         return _run(jobs, table)
 
     compact(table.definition, table.env, CompactionRequest(push_level_0=True), run=run)
@@ -110,7 +110,7 @@ def test_what_was_kept_is_done_again_once_newer_rows_wait_there(options: dict[st
     def run(jobs: Sequence[CompactJob]) -> list[CommitMessage]:
         ran.append(len(jobs))
         if len(ran) == 1:
-            TableCommit(table.definition, table.env).commit(Change(early, commit_user="other", kind=COMPACT))
+            TableCommit(table.definition, table.env).commit(Committable(early, commit_user="other", kind=COMPACT))
             _write(table, "third", to="ab", first=2)
         return _run(jobs, table)
 
@@ -144,7 +144,7 @@ def test_a_compaction_that_always_loses_shows_nothing_and_leaves_nothing_behind(
 
     def run(jobs: Sequence[CompactJob]) -> list[CommitMessage]:
         done = _run(jobs, table)
-        TableCommit(table.definition, table.env).commit(Change(others.pop(), commit_user="other", kind=COMPACT))
+        TableCommit(table.definition, table.env).commit(Committable(others.pop(), commit_user="other", kind=COMPACT))
         others.append(prepare())
         return done
 
@@ -201,7 +201,7 @@ def test_an_error_between_two_rounds_leaves_nothing_behind(monkeypatch: pytest.M
 
     def run(jobs: Sequence[CompactJob]) -> list[CommitMessage]:
         """Let a result be kept for the next round, which cannot plan."""
-        TableCommit(table.definition, table.env).commit(Change(early, commit_user="other", kind=COMPACT))
+        TableCommit(table.definition, table.env).commit(Committable(early, commit_user="other", kind=COMPACT))
         monkeypatch.setattr(compact_table, "plan_jobs", fail)
         return _run(jobs, table)
 

@@ -19,7 +19,7 @@ import pytest
 
 import merganser as mg
 from merganser.codec.hashing import row_hashes
-from merganser.commit.change import Change
+from merganser.commit.committable import Committable
 from merganser.commit.message import CommitMessage
 from merganser.commit.table_commit import TableCommit
 from merganser.errors import ConflictError, FormatError
@@ -503,11 +503,11 @@ def test_a_repair_begins_anew_if_others_write_to_its_buckets(monkeypatch: pytest
     storage.replace(path, kept[:-4])
     commit, todo = TableCommit.commit, [1]
 
-    def late(self: TableCommit, change: Change) -> Any:
+    def late(self: TableCommit, change: Committable, **how: Any) -> Any:
         if todo and change.kind == COMPACT:
             todo.pop()
             table.write(_rows([0, 3, 20]))  # this process still knows the index
-        return commit(self, change)
+        return commit(self, change, **how)
 
     monkeypatch.setattr(TableCommit, "commit", late)
     other = catalog_over(storage).table("db.t")

@@ -1,4 +1,4 @@
-"""Change: what a commit makes of a table, and what it relies on."""
+"""Committable: what a commit makes of a table, and what it relies on."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from merganser.commit.conflict import Reads
-from merganser.commit.log import CommitLog
 from merganser.commit.message import CommitMessage
-from merganser.commit.turns import Turn
 from merganser.meta.data_file import ManifestEntry
 from merganser.meta.live_files import LiveFiles
 from merganser.meta.row_counts import RowEdit
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER
-from merganser.meta.table_state import KnownState, TableState
+from merganser.meta.table_state import TableState
 
 
 @dataclass(frozen=True)
-class Change:
+class Committable:
     """The content of a commit.
 
     Attributes:
@@ -38,10 +36,6 @@ class Change:
             falls; a higher one is a change by itself.
         properties: texts that this snapshot and all later ones record; they replace texts of the same name.
         batch: what tells the rows of a stream's batch from others of the same number; see `committers`.
-        log: the log beside the files; None: that of the table.
-        turn: the turn of a writer that took it before its sequence numbers; the commit ends it. None: it takes one.
-        follows: the state that its writers began with; the first attempt follows it if it is fresh. Else, and after
-            a lost attempt, the store is asked.
         reads: the rows that the change was made from; they must not have changed. None: it was made from no rows.
         computed_from: the rows that a query read which gave the change its rows; likewise.
         rescales: the rows of its partitions move to another number of buckets.
@@ -70,9 +64,6 @@ class Change:
     watermark: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     batch: str | None = None
-    log: CommitLog | None = None
-    turn: Turn | None = None
-    follows: KnownState | None = None
     reads: Reads | None = None
     computed_from: Reads | None = None
     edit: RowEdit | None = None
