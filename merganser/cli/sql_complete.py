@@ -196,7 +196,7 @@ def _keywords(word: str) -> list[str]:
 
 
 def _functions(word: str) -> list[str]:
-    from merganser.sql.query.functions import AGGREGATES, SCALARS, WINDOWS
+    from merganser.sql.query.expressions import FUNCTIONS
 
-    names = sorted({*SCALARS, *AGGREGATES, *WINDOWS})
+    names = sorted(set(FUNCTIONS))
     return [f"{name.upper() if word.isupper() else name}(" for name in names]

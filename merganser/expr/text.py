@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
+from sqlglot.tokens import Token, TokenType
 
 from merganser.errors import InvalidInputError
 from merganser.expr import build, setting
@@ -86,6 +87,14 @@ class Dialect(Spark):  # type: ignore[misc]
 
     class Tokenizer(Spark.Tokenizer):  # type: ignore[misc]
         STRING_ESCAPES = ["\\", "'"]  # noqa: RUF012 - the parser's own convention
+
+        def tokenize(self, sql: str) -> list[Token]:
+            """Return the tokens: `0x1F` is a name as in Spark, not binary data as in MySQL."""
+            tokens = super().tokenize(sql)
+            for token in tokens:
+                if token.token_type == TokenType.HEX_STRING and sql[token.start] == "0":
+                    token.token_type, token.text = TokenType.VAR, sql[token.start : token.end + 1]
+            return list(tokens)
 
     class Parser(Spark.Parser):  # type: ignore[misc]
         """The parser of Spark, for which `list[0]` is an element of a column and no array."""

@@ -18,8 +18,9 @@ from merganser.sql.dialect import Queries
 from merganser.sql.places import placed
 from merganser.sql.query.bound import BoundQuery, Reference, Source
 from merganser.sql.query.casts import stable, to
-from merganser.sql.query.expressions import KEYS, SPEC, Expressions, direction
+from merganser.sql.query.expressions import GENERATORS, KEYS, SPEC, Expressions, direction
 from merganser.sql.query.functions import positive_zero, sort_key
+from merganser.sql.query.json_functions import json_tuple
 from merganser.sql.query.kinds import Value, common, duck, is_null, quoted, same
 from merganser.sql.query.scope import Relation, Scope, inside
 from merganser.sql.trees import MARK
@@ -432,10 +433,14 @@ class _Binder:
             given: names of its columns; none: as Spark calls them.
         """
         name = _generator(node) or ""
+        made: list[tuple[str, t.DataType, str]] = []
+        if name == "json_tuple":
+            texts = json_tuple([self._expressions(scope, ctes).value(argument) for argument in node.expressions])
+            made = [(f"c{i}", t.string(), text) for i, text in enumerate(texts)]
+            return _generated(made, given, name, view)
         if len(node.expressions) != 1:
             raise InvalidInputError(f"cannot call {name} with {len(node.expressions)} arguments: it takes 1.")
         value = self._expressions(scope, ctes).value(node.expressions[0])
-        made: list[tuple[str, t.DataType, str]] = []
         listed = value.text
         match value.type:
             case t.Array(element=t.Row(fields=fields)) if name.startswith("inline"):
@@ -453,9 +458,7 @@ class _Binder:
                 raise InvalidInputError(f"cannot call {name}: {value.name} is {value.type}, not {needs}.")
         if name.startswith("pos"):
             made.insert(0, ("pos", t.Int(), f"CAST(generate_subscripts({listed}, 1) - 1 AS INTEGER)"))
-        columns = _unique(_renamed([(own, kind) for own, kind, _ in made], given, name))
-        names = ", ".join(quoted(column) for column, _ in columns)
-        return columns, f"(SELECT {', '.join(text for _, _, text in made)}) AS {quoted(view)}({names})"
+        return _generated(made, given, name, view)
 
     def _join(self, join: exp.Join, scope: Scope, ctes: Mapping[str, _Cte]) -> str:
         side, kind, method = (str(join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
@@ -765,13 +768,18 @@ def _check_syntax(tree: exp.Expression) -> None:
         raise InvalidInputError(f"cannot run the query: SQL of this catalog has no {form}. Write {instead}.")
 
 
-_GENERATORS: Final = ("explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer")
-
-
 def _generator(node: exp.Expression) -> str | None:
     """Return the name of a function that gives rows; None if the expression calls none."""
     name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
-    return name if name in _GENERATORS else None
+    return name if name in GENERATORS else None
+
+
+def _generated(
+    made: Sequence[tuple[str, t.DataType, str]], given: Sequence[str], name: str, view: str
+) -> tuple[Columns, str]:
+    columns = _unique(_renamed([(own, kind) for own, kind, _ in made], given, name))
+    names = ", ".join(quoted(column) for column, _ in columns)
+    return columns, f"(SELECT {', '.join(text for _, _, text in made)}) AS {quoted(view)}({names})"
 
 
 _WINDOWS: Final = re.compile(re.escape(SPEC).replace(r"\{\}", "([^\x04\x05]*)"))

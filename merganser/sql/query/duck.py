@@ -21,6 +21,7 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 from merganser.sql.query.bound import BoundQuery, Reference
 from merganser.sql.query.casts import FAILED, MACROS
+from merganser.sql.query.json_functions import JSON_MACROS, ON_SPARK
 from merganser.sql.query.keys import looked_up
 from merganser.sql.query.kinds import Interval
 from merganser.sql.query.texts import macros
@@ -46,7 +47,7 @@ def _root() -> duckdb.DuckDBPyConnection:
     root = duckdb.connect(":memory:", config={"temp_directory": spill})
     if _version() >= _BOUNDED:
         root.execute("SET GLOBAL parquet_metadata_cache = true")
-    for macro in (*MACROS, *macros()):
+    for macro in (*MACROS, *macros(), *JSON_MACROS):
         root.execute(macro)
     return root
 
@@ -309,6 +310,8 @@ def told(error: Exception, timeout: float | None = None) -> Exception:
             f"any_value({found[1]}).",
             column=found[1],
         )
+    if text.endswith(ON_SPARK):
+        return UnsupportedError(text)
     if isinstance(error, duckdb.NotImplementedException):
         return UnsupportedError(f"cannot run the query in this process: {text} Run the statement on Spark.")
     if "Overflow" in text or "out of range" in text.lower():

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.expr.setting import Setting
@@ -26,6 +27,7 @@ from merganser.sql.query.functions import (
     SCALARS,
     WINDOWS,
     Function,
+    literal_text,
     now_functions,
     pattern,
     row_of,
@@ -34,6 +36,7 @@ from merganser.sql.query.functions import (
     taken,
 )
 from merganser.sql.query.intervals import listed, literal, unit_of
+from merganser.sql.query.json_functions import JSON, from_json
 from merganser.sql.query.kinds import (
     MOMENTS,
     TEXTS,
@@ -62,7 +65,13 @@ KEYS: Final = "\x03"
 """Stands for all keys of GROUP BY until they are known."""
 SPEC: Final = "\x04{}\x05"
 """Holds PARTITION BY and ORDER BY of a window until the keys of GROUP BY are known."""
-_SCALARS: Final = {**SCALARS, **ARRAYS, **TIMES}
+_SCALARS: Final = {**SCALARS, **ARRAYS, **TIMES, **JSON}
+GENERATORS: Final = (
+    "explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "json_tuple",
+)  # fmt: skip
+"""Functions that give rows or several columns."""
+FUNCTIONS: Final = (*_SCALARS, *HIGHER, *AGGREGATES, *WINDOWS, *GENERATORS, "from_json")
+"""Names of all functions."""
 _UNITS: Final = {"YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
 
 
@@ -512,7 +521,9 @@ class Expressions:
             return self._now(name)
         if name in ("grouping", "grouping_id"):
             return self._grouping(name, arguments)
-        if name in ("explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer"):
+        if name == "from_json":
+            return self._from_json(arguments)
+        if name in GENERATORS:
             raise InvalidInputError(f"{name} stands alone in the list of SELECT, in LATERAL VIEW or in FROM.")
         if name in (*ADDS, *DIFFS) and (len(arguments) == 3 or name.startswith("timestamp")):
             return self._by_unit(name, arguments)
@@ -525,6 +536,18 @@ class Expressions:
         if name not in _SCALARS:
             raise self._no_function(name)
         return self._call(name, _SCALARS[name], arguments)
+
+    def _from_json(self, arguments: Sequence[exp.Expression]) -> Value:
+        if len(arguments) not in (2, 3):
+            raise InvalidInputError(f"cannot call from_json with {len(arguments)} arguments: it takes 2.")
+        if len(arguments) == 3:
+            raise UnsupportedError("cannot call from_json with options in this process. Run the statement on Spark.")
+        value, schema = (self.value(argument) for argument in arguments)
+        if not schema.is_text:
+            raise InvalidInputError("cannot call from_json: the schema is a literal, such as 'id BIGINT, name STRING'.")
+        kind = _schema(literal_text(schema, "from_json"))
+        made = from_json([value], kind)
+        return made.named("entries" if isinstance(kind, t.Map) else called("from_json", [value.name]))
 
     def _by_unit(self, name: str, arguments: Sequence[exp.Expression]) -> Value:
         if len(arguments) != 3:
@@ -545,10 +568,9 @@ class Expressions:
         return Value(f"CAST(grouping({keys}) AS {duck(kind)})", kind, called(name, [value.name for value in values]))
 
     def _no_function(self, name: str) -> InvalidInputError:
-        known = [*_SCALARS, *HIGHER, *AGGREGATES, *WINDOWS]
         return InvalidInputError(
-            f"there is no function '{name}' in this process. {did_you_mean(name, known)} Spark may have it: run the "
-            "statement there.",
+            f"there is no function '{name}' in this process. {did_you_mean(name, FUNCTIONS)} Spark may have it: "
+            "run the statement there.",
             function=name,
         )
 
@@ -818,6 +840,26 @@ def type_of(node: exp.DataType) -> t.DataType:
         return parse_type(names.get(text, text))
     except InvalidInputError as error:
         raise InvalidInputError(f"cannot cast: {error}") from error
+
+
+_SIZED: Final = (exp.DataType.Type.CHAR, exp.DataType.Type.VARCHAR)
+
+
+def _schema(text: str) -> t.DataType:
+    """Return the type that the schema of from_json names: a nested type, or the fields of a ROW."""
+    for form in (text, f"STRUCT<{text}>"):
+        try:
+            tree = exp.DataType.build(form, dialect=Queries)
+            kind = type_of(tree)
+        except (SqlglotError, InvalidInputError, ValueError):
+            continue
+        if any(each.this in _SIZED for each in tree.find_all(exp.DataType)):
+            raise InvalidInputError(f"cannot call from_json: the schema '{text}' has CHAR or VARCHAR. Write STRING.")
+        if t.is_nested(kind):
+            return kind
+    raise InvalidInputError(
+        f"cannot call from_json: the schema '{text}' names no STRUCT, ARRAY or MAP. Write 'id BIGINT, name STRING'."
+    )
 
 
 def _spark_type(kind: t.DataType) -> str:
