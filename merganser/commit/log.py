@@ -15,14 +15,17 @@ import importlib
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+import pyarrow as pa
+
 from merganser.meta.refs import MAIN
-from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.storage.env import Env
 
-_HOMES: Final[Mapping[str, str]] = {"kafka": "merganser.log.commit_log"}
-"""Module with the function `log_of`, by log system. Found by name, since it reads files and lies in a layer above."""
+_HOMES: Final[Mapping[str, str]] = {"kafka": "merganser.log"}
+"""Package with the modules `commit_log` and `uncommitted`, by log system. Found by name, since it reads files and lies
+in a layer above."""
 
 
 class CommitLog(Protocol):
@@ -61,6 +64,50 @@ class CommitLog(Protocol):
         """Abort what was prepared and not published. Raises nothing."""
 
 
+class UncommittedRows(Protocol):
+    """The rows of writes that are not committed yet, which readers of an eventual log see at once.
+
+    They are hints. A row that cannot be sent comes with its commit. A row whose write is never committed goes when the
+    write ends, or when readers have waited for it as long as the table says.
+    """
+
+    def send(self, write: str, after: int, rows: pa.Table, kinds: pa.Array | None) -> None:
+        """Send rows, and do not wait for it. Raises nothing about the log.
+
+        Args:
+            write: the name of the write; see `write_names`.
+            after: its commit comes after this snapshot.
+            rows: in exactly the columns of the table.
+            kinds: int8, one per row; None: all are +I.
+        """
+
+    def flush(self) -> None:
+        """Wait until readers can see what was sent.
+
+        Raises:
+            StorageError: the log does not take it. The rows come with their commit.
+        """
+
+    def end(self, write: str, *, committed: bool) -> None:
+        """Tell readers that a write is committed, or that it never will be. Raises nothing about the log.
+
+        Args:
+            write: its name; "": all writes that are not committed.
+        """
+
+
+def write_names(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the names under which the rows of a snapshot may have been sent before it: those of its write."""
+    named = () if snapshot.uuid is None else (snapshot.uuid,)
+    is_single = snapshot.commit_identifier == BATCH_IDENTIFIER
+    return named if is_single else (*named, batch_name(snapshot.commit_user, snapshot.commit_identifier))
+
+
+def batch_name(commit_user: str, identifier: int) -> str:
+    """Return the name of a write that tasks know by its committer and number alone."""
+    return f"{commit_user} {identifier}"
+
+
 class _NoLog:
     def check(self) -> None:
         pass
@@ -78,10 +125,25 @@ class _NoLog:
 NO_LOG: Final[CommitLog] = _NoLog()
 
 
+def is_eventual(table: TableDef) -> bool:
+    """Return whether readers of the log of a table see rows before their commit."""
+    options = table.options
+    return table.branch == MAIN and options.get(w.LOG_SYSTEM) != "none" and options.get(w.LOG_CONSISTENCY) == "eventual"
+
+
+def uncommitted_rows(table: TableDef, env: Env) -> UncommittedRows | None:
+    """Return where rows of a table go before their commit. None if they are seen after it."""
+    if not is_eventual(table):
+        return None
+    home = importlib.import_module(f"{_HOMES[table.options.get(w.LOG_SYSTEM)]}.uncommitted")
+    found: UncommittedRows = home.uncommitted_of(table, env)
+    return found
+
+
 def log_of(table: TableDef, env: Env) -> CommitLog:
     """Return the log for one commit to a table. Branches have no log."""
     system = table.options.get(w.LOG_SYSTEM)
     if system == "none" or table.branch != MAIN:
         return NO_LOG
-    found: CommitLog = importlib.import_module(_HOMES[system]).log_of(table, env)
+    found: CommitLog = importlib.import_module(f"{_HOMES[system]}.commit_log").log_of(table, env)
     return found

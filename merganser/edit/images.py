@@ -1,61 +1,16 @@
-"""Images: the rows of some keys before and after a commit, and what became of each key."""
+"""Upserted: what a call of `Table.upsert` did to its keys."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import pyarrow as pa
 
-from merganser.merge.groups import Mask, Positions
+from merganser.merge.groups import Mask
 from merganser.merge.images import Fate
 from merganser.meta.snapshot import Snapshot
-from merganser.scan.rows import joined
-from merganser.schema import row_kind
-from merganser.schema.pieces import PIECE_BYTES_MAX, rows_at
-from merganser.schema.same import same_rows
-from merganser.schema.table_schema import CHANGE_KIND
-
-
-@dataclass(frozen=True)
-class Images:
-    """The rows of k different keys in one state.
-
-    Attributes:
-        place: int64[k], where in `rows` the row of each key is; -1: the key has none.
-        rows: the rows, all columns.
-    """
-
-    place: Positions
-    rows: pa.Table
-
-    @classmethod
-    def of(cls, count: int, which: Positions, rows: pa.Table) -> Images:
-        """Return the images of `count` keys: `which` of them have `rows`."""
-        place = np.full(count, -1, np.int64)
-        place[which] = np.arange(len(which))
-        return cls(place, rows)
-
-    @property
-    def there(self) -> Mask:
-        """bool[k], which keys have a row."""
-        return self.place >= 0
-
-    def taken(self, keys: Mask) -> pa.Table:
-        """Return the rows of some keys, in their order; all of them have one."""
-        return rows_at(self.rows, self.place[keys])
-
-    def same(self, other: Images) -> Mask:
-        """Return bool[k], which keys have the same row in both, or none in both."""
-        found: Mask = self.there == other.there
-        both = np.flatnonzero(self.there & other.there)
-        size = max(1, self.rows.nbytes, other.rows.nbytes)
-        step = max(1, len(both) * PIECE_BYTES_MAX // size)  # rows that are compared are copied
-        for start in range(0, len(both), step):
-            at = both[start : start + step]
-            found[at] = same_rows(rows_at(self.rows, self.place[at]), rows_at(other.rows, other.place[at]))
-        return found
+from merganser.scan.images import Images, fate_of, rows_of_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +23,7 @@ class _Change:
 
     def rows(self) -> pa.Table:
         """Return the rows of `Upserted.changes`."""
-        order, kinds = self.fate.interleaved()
-        images = [self.before.taken(self.fate.olds), self.after.taken(self.fate.news)]
-        rows = rows_at(joined(images), order)
-        texts = pa.array(row_kind.SYMBOLS).take(pa.array(kinds))
-        return rows.add_column(0, CHANGE_KIND.name, texts)
+        return rows_of_changes(self.before, self.after, self.fate)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -121,15 +72,13 @@ def upserted(
     if before is None or after is None:
         return Upserted(snapshot, None, None, None, None, rows, None)
     same = before.same(after) if same is None else same
-    inserted = after.there & ~before.there
-    deleted = before.there & ~after.there
-    updated = ~same & before.there & after.there
+    fate = fate_of(before, after, same)
     return Upserted(
         snapshot,
-        int(inserted.sum()),
-        int(updated.sum()),
-        int(deleted.sum()),
+        int(fate.inserted.sum()),
+        int(fate.updated.sum()),
+        int(fate.deleted.sum()),
         int(same.sum()),
         rows,
-        _Change(before, after, Fate(inserted, updated, deleted)),
+        _Change(before, after, fate),
     )

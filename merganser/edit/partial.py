@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from merganser.edit.given import Given
-from merganser.edit.images import Images
 from merganser.errors import InvalidInputError
 from merganser.merge.groups import Mask, Positions
+from merganser.scan.images import Images
 from merganser.schema import row_kind
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema, arrow_type

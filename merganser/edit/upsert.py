@@ -23,7 +23,7 @@ from merganser.commit.conflict import Reads
 from merganser.commit.turns import in_rounds
 from merganser.edit.asked import lost, new_names
 from merganser.edit.given import Given, given_rows
-from merganser.edit.images import Images, Upserted, upserted
+from merganser.edit.images import Upserted, upserted
 from merganser.edit.matching import reads_of_keys
 from merganser.edit.partial import Partial
 from merganser.edit.rounds import check_columns
@@ -38,6 +38,7 @@ from merganser.meta.snapshot import COMPACT, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
+from merganser.scan.images import Images
 from merganser.scan.rows import joined
 from merganser.schema import row_kind
 from merganser.schema.arrow import arrow_schema

@@ -447,6 +447,18 @@ class Writer:
                 self.session.give_up()
             raise
 
+    def flush(self) -> None:
+        """Wait until streams can see the rows written so far, before their commit.
+
+        For tables with `log.consistency` = `eventual`. `write` sends the rows, and streams usually have them some
+        milliseconds later; after `flush` they can. Rows that are not committed then are taken back.
+
+        Raises:
+            InvalidInputError: streams of this table see rows after their commit.
+            StorageError: the log did not take the rows. They are kept for the commit, which brings them.
+        """
+        self.session.flush()
+
     def commit(self, identifier: int | None = None, watermark: int | datetime | None = None) -> Snapshot | None:
         """Commit the rows since the last commit as one snapshot. Return None if there was nothing to commit.
 

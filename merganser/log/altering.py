@@ -12,6 +12,7 @@ from dataclasses import replace
 from merganser.changes import Change, RemoveOption, SetOption, remove_option, set_option
 from merganser.errors import CommitUnknownError, InvalidInputError
 from merganser.log import topics
+from merganser.log.kafka import topic_of
 from merganser.meta.followed import newest
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
@@ -61,7 +62,16 @@ def altered_with_log(
         found = alter([*changes, remove_option(w.KAFKA_TOPIC.key)])
         topics.dropped(now.name, now.schema)
         return found
-    found = alter(changes)
-    if will != "none":
-        topics.altered(now, found)
+    if will == "none":
+        return alter(changes)
+    wanted = replace(now, schema=replace(now.schema, options=options), options=options)
+    topics.make_uncommitted_topic(wanted, topic_of(now))
+    try:
+        found = alter(changes)
+    except CommitUnknownError:
+        raise
+    except BaseException:
+        topics.altered(wanted, now)
+        raise
+    topics.altered(now, found)
     return found

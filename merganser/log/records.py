@@ -125,7 +125,20 @@ def _encoded(batch: pa.RecordBatch, kinds: npt.NDArray[np.int8], schema: TableSc
     return Records(keys, _listed(spread(values, live)))
 
 
-_NO_TEXTS: Final = pa.array([], pa.large_string())
+_NO_TEXTS: Final = pa.nulls(0, pa.large_string())
+
+
+def key_texts(rows: pa.Table, schema: TableSchema) -> pa.Array:
+    """Return the keys that records of rows have, large_string[n]: equal keys have equal texts.
+
+    Args:
+        rows: n rows that have the columns of the primary key, in their Arrow types.
+    """
+    if not rows.num_rows:
+        return _NO_TEXTS
+    columns = [rows.column(name).combine_chunks() for name in schema.primary_keys]
+    found: pa.Array = joined(members(schema.primary_keys, [json_texts(column, FLINK) for column in columns]))
+    return found
 
 
 def _by_kind(texts: Sequence[str], kinds: npt.NDArray[np.int8]) -> pa.Array | pa.Scalar:

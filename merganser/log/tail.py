@@ -17,6 +17,7 @@ import pyarrow as pa
 from merganser.log.kafka import TIMEOUT_S, client_settings, kafka, partition_count, told, topic_of
 from merganser.log.mark import CONTROL_KEY, HEADER, Mark, mark_from
 from merganser.log.records import decode
+from merganser.log.uncommitted import Flushed, FlushedRows, flushed_from, uncommitted_topic
 from merganser.meta.table_def import TableDef
 from merganser.scan.forms import columns_of
 from merganser.scan.rows import with_schema
@@ -69,9 +70,14 @@ class LogCommit:
 
 
 class LogTail:
-    """Reader of the commits that a log shows from now on. Earlier commits are read from the files."""
+    """Reader of the commits that a log shows from now on. Earlier commits are read from the files.
 
-    def __init__(self, table: TableDef) -> None:
+    Args:
+        flushed_since_ms: also read the rows of an eventual log that are not committed, those that were sent from this
+            time on, in epoch milliseconds. None: do not read them.
+    """
+
+    def __init__(self, table: TableDef, flushed_since_ms: int | None = None) -> None:
         self._went_back = False
         self._table = table
         self._topic = topic_of(table)
@@ -90,7 +96,24 @@ class LogTail:
         )
         self._assigned, self._assigned_at = 0, -math.inf
         self._commits: dict[tuple[int, str, str], LogCommit] = {}  # by snapshot: after a rollback ids come again
+        self._flushed: list[FlushedRows] = []
+        self._flushed_topic = uncommitted_topic(self._topic)
+        self._flushed_from: int | None = None  # offset up to which they were sent before the reader began
         self._assign()
+        if flushed_since_ms is not None:
+            self._assign_flushed(flushed_since_ms)
+
+    def _assign_flushed(self, since_ms: int) -> None:
+        with told(self._table, "read the log"):
+            place = kafka.TopicPartition(self._flushed_topic, 0, since_ms)
+            (found,) = self._consumer.offsets_for_times([place], TIMEOUT_S)
+            if found.error is not None:
+                raise kafka.KafkaException(found.error)
+            first, end = self._consumer.get_watermark_offsets(place, TIMEOUT_S)
+            start = max(first, found.offset) if found.offset >= 0 else end
+            if start < end:
+                self._flushed_from = end
+            self._consumer.incremental_assign([kafka.TopicPartition(self._flushed_topic, 0, start)])
 
     def _assign(self) -> None:
         """Read from partitions that were added since the last call."""
@@ -122,17 +145,38 @@ class LogTail:
                 error = message.error()
                 if error is not None and not error.retriable() and error.code() != kafka.KafkaError._PARTITION_EOF:
                     raise kafka.KafkaException(error)
-        said: list[tuple[int, bytes | None]] = [(message.partition(), _header(message)) for message in good]
+        said = [(message.topic(), message.partition(), _header(message)) for message in good]
         at = 0
-        for (part, header), run in groupby(said):
+        for (topic, part, header), run in groupby(said):
             count = sum(1 for _ in run)
-            if header is not None:
+            if header is not None and topic == self._flushed_topic:
+                self._take_flushed(flushed_from(header), good[at : at + count])
+            elif header is not None:
                 self._take(part, mark_from(header), good[at : at + count])
             at += count
         # Records may lie in a partition that is new, and none in those that are read.
         if not good and (self._commits or time.monotonic() - self._assigned_at > _ASSIGN_S):
             self._assign()
         return bool(good)
+
+    def _take_flushed(self, told: Flushed, messages: list[Any]) -> None:
+        if self._flushed_from is not None and messages[-1].offset() >= self._flushed_from - 1:
+            self._flushed_from = None
+        keys, values = ([], []) if told.end else zip(*((each.key(), each.value()) for each in messages), strict=True)
+        self._flushed.append(FlushedRows(told, keys, values, messages[0].timestamp()[1]))
+
+    @property
+    def has_flushed(self) -> bool:
+        """Whether there are rows for `flushed`."""
+        return bool(self._flushed) and self._flushed_from is None
+
+    def flushed(self) -> list[FlushedRows]:
+        """Return the rows that are not committed and the ends of writes since the last call.
+
+        Those that were sent before the reader began come in one call: most of their writes have ended since.
+        """
+        found, self._flushed = self._flushed, []
+        return found
 
     def _take(self, part: int, mark: Mark, messages: list[Any]) -> None:
         if mark.back:

@@ -1,5 +1,7 @@
 """Topics: each table with a log has one, made and dropped with it.
 
+An eventual log has a second one, of one partition, for rows that are not committed yet (`uncommitted`).
+
 partitions   the number of buckets; one for tables without buckets, and more as buckets are added
 name         <warehouse>.<database>.<table>, stored as 'kafka.topic'
 retention    'log.retention', else that of the broker
@@ -12,15 +14,18 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from merganser.commit.log import is_eventual
 from merganser.errors import AlreadyExistsError, InvalidInputError
 from merganser.log.contents import mode_of
 from merganser.log.kafka import TIMEOUT_S, admin_of, client_settings, code_of, kafka, told
+from merganser.log.uncommitted import uncommitted_topic
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.schema.table_schema import TableSchema
 
 _OTHER: Final = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST: Final = 249
+_RETENTION: Final = "retention.ms"
 
 
 def created(name: str, schema: TableSchema, warehouse: str) -> Mapping[str, str]:
@@ -50,6 +55,7 @@ def created(name: str, schema: TableSchema, warehouse: str) -> Mapping[str, str]
             "name for the table.",
             topic=topic,
         )
+    make_uncommitted_topic(table, topic)
     return {w.KAFKA_TOPIC.key: topic}
 
 
@@ -59,8 +65,23 @@ def make_topic(table: TableDef, topic: str) -> bool:
     Raises:
         StorageError: the broker did not make it.
     """
+    return _made(table, topic, max(1, table.bucket), _settings(table))
+
+
+def make_uncommitted_topic(table: TableDef, topic: str) -> None:
+    """Make the topic of rows that are not committed, beside the topic of a log, if the table shows such rows.
+
+    Raises:
+        StorageError: the broker did not make it.
+    """
+    if is_eventual(table):
+        kept = {key: value for key, value in _settings(table).items() if key == _RETENTION}
+        _made(table, uncommitted_topic(topic), 1, kept)
+
+
+def _made(table: TableDef, topic: str, partitions: int, settings: Mapping[str, str]) -> bool:
     admin = admin_of(table)  # it has to live until its answers have come
-    new = kafka.admin.NewTopic(topic, max(1, table.bucket), -1, config=_settings(table))
+    new = kafka.admin.NewTopic(topic, partitions, -1, config=dict(settings))
     with told(table, "make the topic for the log"):
         try:
             admin.create_topics([new], request_timeout=TIMEOUT_S)[topic].result()
@@ -72,7 +93,7 @@ def make_topic(table: TableDef, topic: str) -> bool:
 
 
 def dropped(name: str, schema: TableSchema) -> None:
-    """Delete the topic of a table. A topic that is gone already is fine.
+    """Delete the topics of a table. A topic that is gone already is fine.
 
     Raises:
         StorageError: the broker did not delete it.
@@ -81,6 +102,12 @@ def dropped(name: str, schema: TableSchema) -> None:
     if topic is None:
         return
     table = TableDef(name, "", schema, schema.options)
+    _deleted(table, topic)
+    if is_eventual(table):
+        _deleted(table, uncommitted_topic(topic))
+
+
+def _deleted(table: TableDef, topic: str) -> None:
     admin = admin_of(table)  # it has to live until its answers have come
     with told(table, "delete the topic of the log"):
         try:
@@ -91,15 +118,29 @@ def dropped(name: str, schema: TableSchema) -> None:
 
 
 def altered(before: TableDef, after: TableDef) -> None:
-    """Let the topic keep records as the options of a table say now.
+    """Let the topics be as the options of a table say now.
 
     Raises:
-        StorageError: the broker did not change it.
+        StorageError: the broker did not change them.
     """
     then, now = _settings(before), _settings(after)
     topic = after.options.get(w.KAFKA_TOPIC)
-    if then == now or topic is None:
+    if topic is None:
         return
+    if is_eventual(before) and not is_eventual(after):
+        _deleted(after, uncommitted_topic(topic))
+    if then == now:
+        return
+    _configured(after, topic, then, now)
+    if is_eventual(before) and is_eventual(after):
+        _configured(
+            after,
+            uncommitted_topic(topic),
+            *({_RETENTION: at[_RETENTION]} if _RETENTION in at else {} for at in (then, now)),
+        )
+
+
+def _configured(after: TableDef, topic: str, then: Mapping[str, str], now: Mapping[str, str]) -> None:
     entries = [
         kafka.admin.ConfigEntry(key, now.get(key), incremental_operation=_operation(key in now))
         for key in {*then, *now}
@@ -120,7 +161,7 @@ def _operation(is_set: bool) -> Any:
 def _settings(table: TableDef) -> dict[str, str]:
     """Return what the broker is told of a topic."""
     retention = table.options.get(w.LOG_RETENTION)
-    found = {} if retention is None else {"retention.ms": str(int(retention.total_seconds() * 1000))}
+    found = {} if retention is None else {_RETENTION: str(int(retention.total_seconds() * 1000))}
     if mode_of(table) == "upsert":
         found["cleanup.policy"] = "compact" if retention is None else "compact,delete"
     return found
@@ -134,10 +175,11 @@ def topic_name(name: str, warehouse: str) -> str:
     """
     catalog = warehouse.rstrip("/").rpartition("/")[2] or "merganser"
     topic = _OTHER.sub(lambda found: f"_{ord(found[0]):x}_", f"{catalog}.{name}")
-    if len(topic) > _LONGEST:
+    if len(uncommitted_topic(topic)) > _LONGEST:
         raise InvalidInputError(
             f"cannot create the log of '{name}': its topic would be called '{topic}', {len(topic)} characters, and "
-            f"Kafka takes {_LONGEST}. Nothing was changed. Choose shorter names.",
+            f"Kafka takes {_LONGEST} with '{uncommitted_topic('')}' behind it. Nothing was changed. "
+            "Choose shorter names.",
             table=name,
         )
     return topic

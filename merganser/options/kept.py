@@ -52,7 +52,6 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     ("scan.bounded", BOOLEAN, None, "Force a read that ends, or one that follows the table."),
     ("scan.max-snapshot.count", INTEGER, -1,
      "Most snapshots that a stream reads between checkpoints; -1 has no limit."),
-    ("scan.remove-normalize", BOOLEAN, False, "Do not fill in old rows of a stream without a changelog."),
     ("scan.parallelism", integer(1), None, "How many tasks read."),
     ("source.split.open-file-cost", BYTES, 4 << 20, "Least bytes that a file counts for when splits are packed."),
     ("read.batch-size", integer(1), 1024, "Rows that are read from a file at a time."),
@@ -82,7 +81,6 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
 
 _ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "scan.max-snapshot.count": ("scan.max-snapshot-count",),
-    "scan.remove-normalize": ("log.scan.remove-normalize",),
 }
 _IMMUTABLE: Final = frozenset({"blob-descriptor-field", "blob-view-field"})
 

@@ -111,6 +111,12 @@ STREAMING_READ_OVERWRITE: Final = Option[bool | None](
     "with a changelog producer get it. true: streams of tables without a producer, too, as rows removed and added. "
     "false: nobody does; with a producer, the commit is a gap ('change-tracking.gaps').",
 )  # fmt: skip
+SCAN_REMOVE_NORMALIZE: Final = Option(
+    "scan.remove-normalize", BOOLEAN, False,
+    "Of a table with 'log.consistency' = 'eventual': streams deliver each row as the log has it, when it is flushed "
+    "and when it is committed, without old rows. Otherwise they deliver what changes, once.",
+    aliases=("log.scan.remove-normalize",),
+)  # fmt: skip
 STREAMING_READ_SNAPSHOT_DELAY: Final = Option[timedelta | None](
     "streaming.read.snapshot.delay", DURATION, None, "Streams leave snapshots alone that are younger than this."
 )

@@ -545,8 +545,12 @@ LOG_SYSTEM: Final = Option(
 )
 LOG_CONSISTENCY: Final = Option(
     "log.consistency", choice("transactional", "eventual"), "transactional",
-    "transactional: rows in the log are seen after their commit. eventual: at once, perhaps twice.",
-    state=State.REFUSED,
+    "When readers of the log see rows. transactional: after their commit. eventual: when the writer has flushed them, "
+    "so a row may be seen that is never committed, and is taken back then. For tables with a primary key.",
+)  # fmt: skip
+LOG_UNCOMMITTED_TIMEOUT: Final = Option(
+    "log.uncommitted-timeout", DURATION, timedelta(minutes=10),
+    "With 'log.consistency' = 'eventual': how long readers show a row that was flushed and is not committed.",
 )  # fmt: skip
 LOG_CHANGELOG_MODE: Final = Option(
     "log.changelog-mode", choice("auto", "all", "upsert"), "auto",

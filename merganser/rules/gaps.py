@@ -75,7 +75,6 @@ WRITE_GAPS: Final = (
     _gap("'pk-clustering-override'", w.PK_CLUSTERING_OVERRIDE, _ELSEWHERE),
     _gap("'data-file.external-paths'", w.DATA_FILE_EXTERNAL_PATHS, _ELSEWHERE),
     Gap("'write-mode' = 'change-log' as older releases stored it", (w.WRITE_MODE,), _old_counting, _ELSEWHERE),
-    _gap("'log.consistency'", w.LOG_CONSISTENCY, _ELSEWHERE),
     _gap("large object columns ('blob-field')", w.BLOB_FIELD, _ELSEWHERE),
     Gap(
         "'file.format' other than parquet, orc and avro",

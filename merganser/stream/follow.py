@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from merganser.commit.log import is_eventual
 from merganser.errors import ConflictError, InvalidInputError
 from merganser.expr.predicate import Predicate
 from merganser.meta.consumers import ConsumerStore, check_consumer_id, stays_known_ms
@@ -32,11 +33,14 @@ from merganser.scan.forms import WHOLE_CHANGES, columns_of
 from merganser.scan.gaps import Gap, gap_of, refusal
 from merganser.scan.overwrites import is_replaced
 from merganser.scan.plan_changes import from_changelog
+from merganser.scan.rows import with_schema
 from merganser.scan.source import Exchanged, MadeSince, Published, Source, State
 from merganser.scan.split import What
 from merganser.scan.time_travel import epoch_ms
+from merganser.schema.arrow import arrow_schema
 from merganser.storage.env import Env
 from merganser.stream.line import Line, check_columns_stay
+from merganser.stream.shown import Shown
 from merganser.stream.starts import start_of
 from merganser.stream.waiting import Waiting
 
@@ -130,7 +134,6 @@ class TableStream(Iterator[pa.Table | Gap]):
             check_consumer_id(self._consumer, what=action)
         self._line = Line(self._table, env, self._consumer)
         plain = what is What.CHANGED and table.options.get(r.STREAMING_READ_SNAPSHOT_DELAY) is None
-        self._waiting = Waiting(table, env, listens=follow and plain)
         self._initial: State | MadeSince | None = None
         position = None
         if self._consumer is not None and not table.options.get(r.CONSUMER_IGNORE_PROGRESS):
@@ -144,6 +147,10 @@ class TableStream(Iterator[pa.Table | Gap]):
             self._line.last = self._initial.snapshot
         elif self._next > 1:  # to notice a rollback
             self._line.last = self._line.there(self._next - 1)
+        self._shown = Shown(table, env, resumed=position is not None) if plain and is_eventual(table) else None
+        shown = self._shown
+        since_ms = None if shown is None else lambda: shown.since_ms(self._line.last)
+        self._waiting = Waiting(table, env, listens=follow and plain, since_ms=since_ms)
         self._kept: int | None = None
         self._kept_ms = 0
         if self._consumer is not None and self._initial is None:  # of a state that is half read nothing is kept
@@ -182,6 +189,11 @@ class TableStream(Iterator[pa.Table | Gap]):
             raise StopIteration
         while True:
             snapshot, logged = self._awaited()
+            if snapshot is None and self._has_uncommitted:
+                found = self._uncommitted()
+                if found.num_rows:
+                    return found
+                continue
             if snapshot is None or self._bounds.end_before(snapshot):
                 raise StopIteration
             gap = None
@@ -190,6 +202,8 @@ class TableStream(Iterator[pa.Table | Gap]):
             else:
                 found = self._published(snapshot)
                 gap = self._gap_at(snapshot)  # not before: what an overwrite replaced may expire while it is read
+            if self._shown is not None:
+                found = self._asked(self._shown.committed(self._current(snapshot), found, snapshot, self._next - 1))
             self._line.last = snapshot
             self._next = snapshot.id + 1
             if found.num_rows:
@@ -201,7 +215,10 @@ class TableStream(Iterator[pa.Table | Gap]):
                 self._keep(self._next)
 
     def _awaited(self) -> tuple[Snapshot | None, LogCommit | None]:
-        """Return the next snapshot, when it is there, and its rows if the log has them; None: the stream ends."""
+        """Return the next snapshot, when it is there, and its rows if the log has them.
+
+        None: the stream ends, or there are rows that are not committed.
+        """
         interval_ms = self._table.options.get(r.CONTINUOUS_DISCOVERY_INTERVAL).total_seconds() * 1000
         delay = self._table.options.get(r.STREAMING_READ_SNAPSHOT_DELAY)
         delay_ms = 0 if delay is None else delay.total_seconds() * 1000
@@ -221,6 +238,28 @@ class TableStream(Iterator[pa.Table | Gap]):
             logged = self._waiting.wait(self._next, interval_ms)
             if logged is not None:
                 return logged.mark.shown(), logged
+            if self._has_uncommitted:
+                return None, None
+
+    @property
+    def _has_uncommitted(self) -> bool:
+        """Whether there are rows that are not committed to hand over, or to take back."""
+        return self._shown is not None and (self._waiting.has_flushed or self._shown.has_late)
+
+    def _uncommitted(self) -> pa.Table:
+        """Return what changes with rows that are not committed."""
+        assert self._shown is not None
+        position = self._next - 1
+        if self._waiting.has_flushed:
+            return self._asked(self._shown.flushed(self._waiting.flushed(), position))
+        return self._asked(self._shown.late(position))
+
+    def _asked(self, rows: pa.Table) -> pa.Table:
+        """Return those of all rows, in all columns, that the stream hands over."""
+        if self._where is not None:
+            rows = self._where.apply(rows)
+        fields = self._chosen(self._table)
+        return with_schema(rows.select([field.name for field in fields]), arrow_schema(fields))
 
     def _stay_known(self) -> None:
         """Write the position of the consumer again in good time: upkeep drops consumers that nobody has touched."""
@@ -250,7 +289,8 @@ class TableStream(Iterator[pa.Table | Gap]):
         """Return what a snapshot published."""
         table = self._current(snapshot)
         source = Published(snapshot.id, snapshot.id)
-        changes = Changes(table, self._env, source, self._chosen(table), self._where, self._what)
+        chosen, where = self._read(table)
+        changes = Changes(table, self._env, source, chosen, where, self._what)
         if (
             snapshot.commit_kind == OVERWRITE
             and table.options.get(r.STREAMING_READ_OVERWRITE)
@@ -263,9 +303,7 @@ class TableStream(Iterator[pa.Table | Gap]):
         """Return what the log has of a snapshot."""
         table = self._current(snapshot)
         rows = commit.rows(as_of(table, self._env, snapshot.schema_id))
-        if self._where is not None:
-            rows = self._where.apply(rows)
-        return rows.select([field.name for field in self._chosen(table)])
+        return rows if self._shown is not None else self._asked(rows)
 
     def _exchanged(self, table: TableDef, snapshot: Snapshot) -> pa.Table:
         """Return the rows that an overwrite removed, then those that it added."""
@@ -279,11 +317,17 @@ class TableStream(Iterator[pa.Table | Gap]):
 
     def _state(self, source: Source) -> pa.Table:
         """Return a state as inserts."""
-        return self._rows(self._current(source.snapshot), source, "+I")
+        table = self._current(source.snapshot)
+        return rows_as(table, self._env, source, self._chosen(table), self._where, self._what, "+I")
 
     def _rows(self, table: TableDef, source: Source, kind: str) -> pa.Table:
         """Return the rows of a source, all of one kind."""
-        return rows_as(table, self._env, source, self._chosen(table), self._where, self._what, kind)
+        chosen, where = self._read(table)
+        return rows_as(table, self._env, source, chosen, where, self._what, kind)
+
+    def _read(self, table: TableDef) -> tuple[tuple[Any, ...], Predicate | None]:
+        """Return the columns and the filter of reads of what a snapshot publishes: of all, if it is compared."""
+        return (self._chosen(table), self._where) if self._shown is None else (columns_of(self._what, table), None)
 
     def _current(self, snapshot: Snapshot | None) -> TableDef:
         """Return the table with the schema that a snapshot was made with, if that is newer or has another key."""

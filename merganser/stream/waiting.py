@@ -8,6 +8,7 @@ overwrites, and everything while the broker does not answer.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from merganser.errors import MerganserError
@@ -18,6 +19,7 @@ from merganser.storage.env import Env
 
 if TYPE_CHECKING:
     from merganser.log.tail import LogCommit, LogTail
+    from merganser.log.uncommitted import FlushedRows
 
 _log = logging.getLogger(__name__)
 _POLL_S: Final = 0.5
@@ -30,14 +32,17 @@ class Waiting:
 
     Args:
         listens: whether the reader takes rows from the log, if the table has one.
+        since_ms: the time since which rows were sent that are not committed and that the reader shows. None: it shows
+            committed rows alone.
 
     Attributes:
         was_rolled_back: whether the log reported a rollback since the last check of the files.
     """
 
-    def __init__(self, table: TableDef, env: Env, *, listens: bool) -> None:
+    def __init__(self, table: TableDef, env: Env, *, listens: bool, since_ms: Callable[[], int] | None = None) -> None:
         self._table = table
         self._env = env
+        self._since_ms = since_ms
         self._listens = listens and table.branch == MAIN and table.options.get(w.LOG_SYSTEM) != "none"
         complete = table.options.get(w.CHANGELOG_PRODUCER) != "none"
         self._takes_rows = not complete or table.options.get(w.LOG_CHANGELOG_MODE) != "upsert"
@@ -56,8 +61,17 @@ class Waiting:
         self._looks_at = self._env.seconds() + interval_ms / 1000
         self.was_rolled_back = False
 
+    @property
+    def has_flushed(self) -> bool:
+        """Whether there are rows for `flushed`."""
+        return self._tail is not None and self._tail.has_flushed
+
+    def flushed(self) -> list[FlushedRows]:
+        """Return the rows that are not committed since the last call; see `LogTail.flushed`."""
+        return [] if self._tail is None else self._tail.flushed()
+
     def wait(self, number: int, interval_ms: float) -> LogCommit | None:
-        """Return the next commit from the log. None if it is time to check the files.
+        """Return the next commit from the log. None if it is time to check the files, or `flushed`, or for late rows.
 
         Args:
             number: id of the next snapshot.
@@ -70,7 +84,7 @@ class Waiting:
             if self._tail is None:
                 from merganser.log.tail import LogTail  # noqa: PLC0415 - a client of Kafka, for tables with a log
 
-                self._tail = LogTail(self._table)
+                self._tail = LogTail(self._table, None if self._since_ms is None else self._since_ms())
                 self._looks_at = 0.0  # what was shown before is in the files
                 return None
             return self._heard(self._tail, number)
@@ -93,7 +107,10 @@ class Waiting:
             if found is not None or self.was_rolled_back or tail.lacks(number) or left <= 0:
                 self._looks_at = 0.0
                 return None
-            tail.poll(min(_POLL_S, left))
+            if tail.has_flushed:
+                return None
+            if not tail.poll(min(_POLL_S, left)) and self._since_ms is not None:
+                return None  # rows may be late
 
     def close(self) -> None:
         """Close the consumer."""

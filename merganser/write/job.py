@@ -29,6 +29,7 @@ from merganser.schema import row_kind
 from merganser.schema.table_schema import VALUE_COUNT
 from merganser.storage.env import Env
 from merganser.write.incoming import Prepared
+from merganser.write.showing import shown_rows
 from merganser.write.start import Start
 from merganser.write.target import WriteTarget
 from merganser.write.writer import table_writer
@@ -92,6 +93,8 @@ class WriteJob:
         start: the state that the rows come after.
         kinds: column with the row kinds, not stored; None: all rows are inserts.
         arrival: column of BIGINT that orders the rows, not stored; None: they come in order.
+        shows: the name of the write and the snapshot that it comes after, to send rows to readers that see them before
+            the commit; None: they are not sent.
     """
 
     target: WriteTarget
@@ -99,6 +102,7 @@ class WriteJob:
     start: Start
     kinds: str | None = None
     arrival: str | None = None
+    shows: tuple[str, int] | None = None
 
     def run(self, tables: Iterable[pa.Table], *, skipped: int = 0) -> Outcome:
         """Write rows and return the outcome; what a refused or failed attempt wrote is removed.
@@ -123,12 +127,18 @@ class WriteJob:
             target.table, self.env, start, parallel=False, publishes=target.publishes, marks=target.mark
         )
         count = retractions = 0
+        shown = None if self.shows is None else shown_rows(target, self.env)
         try:
             for table, kinds, arrival in rows:
+                if shown is not None and self.shows is not None:
+                    shown.send(*self.shows, (table, kinds, arrival))
                 writer.write(table, kinds, arrival=arrival)
                 count += table.num_rows
                 retractions += retractions_among(table, kinds)
-            return Outcome(tuple(writer.finish()), rows=count, retractions=retractions)
+            messages = tuple(writer.finish())
+            if shown is not None:
+                shown.finish()
+            return Outcome(messages, rows=count, retractions=retractions)
         except StorageError:
             writer.abort()
             raise

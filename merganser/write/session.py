@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from merganser.commit.conflict import Reads
+from merganser.commit.log import is_eventual
 from merganser.commit.message import CommitMessage
 from merganser.commit.turns import rest_if_crowded
 from merganser.errors import ConflictError, InvalidInputError
@@ -128,6 +129,7 @@ class WriteSession:
             self._taking = True
         assert self._writer is not None
         try:
+            self._transaction.show(rows)
             self._writer.write(rows[0], rows[1], held=held)
         except BaseException:
             self.give_up()
@@ -181,6 +183,18 @@ class WriteSession:
         except BaseException:
             self.give_up()
             raise
+
+    def flush(self) -> None:
+        """Wait until readers that see rows before their commit can see those that were taken; see `Writer.flush`."""
+        self._check_usable()
+        if not is_eventual(self.table):
+            raise InvalidInputError(
+                f"{self.target.action}: flush shows rows before their commit, which needs 'log.consistency' = "
+                "'eventual', and this table has it not. The rows are kept for the commit. Leave flush out, or alter "
+                "the table.",
+                table=self.table.name,
+            )
+        self._transaction.flush()
 
     def take_turn(self) -> None:
         """Wait for the turn to commit, before reading rows that the commit depends on. It ends with the commit."""

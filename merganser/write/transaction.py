@@ -25,7 +25,7 @@ from typing import Any, Final
 from merganser.commit.committable import Committable
 from merganser.commit.committers import Newest
 from merganser.commit.conflict import Reads
-from merganser.commit.log import log_of
+from merganser.commit.log import is_eventual, log_of, uncommitted_rows
 from merganser.commit.message import CommitMessage, Committed
 from merganser.commit.table_commit import TableCommit
 from merganser.commit.turns import Turn, rest_if_crowded, take_turn
@@ -45,11 +45,13 @@ from merganser.upkeep.bucket_option import is_overtaken
 from merganser.upkeep.compact_table import RunJobs, catch_up
 from merganser.write import overwrite as ow
 from merganser.write.dynamic import assigners_of
+from merganser.write.incoming import Prepared
 from merganser.write.job import WriteJob
 from merganser.write.recording import Recording
 from merganser.write.rejoining import Rejoining
 from merganser.write.renumber import Renumbering
 from merganser.write.sequences import is_numbered, starting_sequences
+from merganser.write.showing import shown_rows
 from merganser.write.start import KeyFiles, RowsState, Start, rows_state
 from merganser.write.target import WriteTarget
 
@@ -78,6 +80,8 @@ class Transaction:
         computed_from: the rows of the table that a query read which gave the write its rows; None: none.
         since: no snapshot below this one can be its own; None: it has not asked yet what its rows come after.
         unknown_since: a call of `finish`, of unknown outcome, tried to create this snapshot; None: there was none.
+        shows: rows of it were sent to readers before the commit.
+        after: its snapshot has a larger id than this; 0: it has not asked yet what its rows come after.
         safe: the last snapshot that others may have made without a check, in strict mode; after the commit its own.
         stands: its commit is part of the table, by this object or by a twin.
         aborted: its files were removed, so that it can commit none any more.
@@ -109,6 +113,8 @@ class Transaction:
         self.stands = False
         self.aborted = False
         self.seconds: dict[str, float] = {}
+        self.shows = False
+        self.after = 0
         self.safe = target.table.options.get(w.COMMIT_STRICT_LAST_SAFE_SNAPSHOT) if safe is None else safe
         self._run = run
         self._kind = kind
@@ -163,6 +169,7 @@ class Transaction:
         if rest_if_crowded(self.table, self.env) or known is None or not known.is_fresh(self.env):
             known = self._known = commits.known_state()
         state = known.state
+        self.after = self.after or state.next_id - 1
         if self.since is None:
             self.since = state.next_id
         overwrites = self.target.overwrites
@@ -212,14 +219,43 @@ class Transaction:
             self._turn.end()
             self._turn = None
 
-    def job(self, *, kinds: str | None = None, arrival: str | None = None, assigners: int = 1) -> WriteJob:
+    def show(self, rows: Prepared) -> None:
+        """Send rows to readers that see them before the commit, if the table has such readers; do not wait for it."""
+        shown = shown_rows(self.target, self.env)
+        if shown is not None:
+            self.shows = True
+            shown.send(self.uuid, self.after, rows)
+
+    def flush(self) -> None:
+        """Wait until readers can see the rows that were sent.
+
+        Raises:
+            StorageError: the log does not take them. They come with the commit.
+        """
+        rows = uncommitted_rows(self.table, self.env)
+        if rows is not None and self.shows:
+            rows.flush()
+
+    def _end_showing(self, *, committed: bool) -> None:
+        rows = uncommitted_rows(self.table, self.env) if self.shows else None
+        if rows is not None:
+            self.shows = False
+            rows.end(self.uuid, committed=committed)
+
+    def job(
+        self, *, kinds: str | None = None, arrival: str | None = None, assigners: int = 1, shows: bool = False
+    ) -> WriteJob:
         """Return what tasks run; see `WriteJob`. Rows of the transaction are newer than all that is committed now.
 
         Args:
             kinds, arrival: see `WriteJob`.
             assigners: how many tasks may assign keys to buckets, at most; see `write.dynamic`.
+            shows: tasks send rows to readers that see them before the commit, if the table has such readers.
         """
-        return WriteJob(self.target, self.env, self.start(assigners=assigners), kinds, arrival)
+        start = self.start(assigners=assigners)
+        self.shows |= shows and is_eventual(self.table)
+        shown = (self.uuid, self.after) if self.shows else None
+        return WriteJob(self.target, self.env, start, kinds, arrival, shown)
 
     def finish(
         self,
@@ -279,6 +315,7 @@ class Transaction:
         if self.safe is not None and snapshot is not None:
             self.safe = snapshot.id
         self.stands = True  # before what follows: nothing of it may be removed any more
+        self._end_showing(committed=True)
         self._remove_unnamed(messages, snapshot)
         if messages or snapshot is not None:
             committed = Committed(messages, snapshot, self.user, self.identifier)
@@ -289,6 +326,7 @@ class Transaction:
         """Remove what jobs wrote, unless a snapshot names it or may name it. Best effort: else it is orphans."""
         if not self.stands and self.unknown_since is None:
             self.aborted = True
+            self._end_showing(committed=False)
             remove_uncommitted(self.table, self.env, [*messages, *self._made])
 
     def spent(self, phase: str, seconds: float) -> None:

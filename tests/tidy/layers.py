@@ -41,7 +41,8 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     # the newest changes beside the files
     ("log",),
     # the rows of given keys; what comes after a state
-    ("lookup", "stream"),
+    ("lookup",),
+    ("stream",),
     # rows that depend on rows that are there; the changes of each shard
     ("edit", "shards"),
     # rows that leave every file
