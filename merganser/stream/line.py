@@ -23,6 +23,9 @@ from merganser.stream.starts import oldest_changes
 _PROBE_EVERY: Final = 16
 """Among so many looks at the hint there is one at the next snapshot itself: a writer may have died before the hint."""
 
+_LAST_EVERY: Final = 4
+"""Among so many there is one at the snapshot that was read last: a rollback and new commits may have replaced it."""
+
 
 def check_columns_stay(table: TableDef, env: Env, snapshot: Snapshot, action: str) -> None:
     """Refuse a snapshot with other columns than a stream has, if the stream is to end there.
@@ -87,7 +90,7 @@ class Line:
         self._looks += 1
         newest = self._store.latest_hint()
         if newest is not None and newest < number and self._looks % _PROBE_EVERY and waits:
-            self._check_not_rolled_back(newest)
+            self._check_end(newest, thorough=not self._looks % _LAST_EVERY)
             return None
         found = self.there(number)
         if found is not None:
@@ -103,7 +106,7 @@ class Line:
         if latest is None:
             check_is_there(self._table, self._env, None, f"cannot follow '{self._table.name}'")
         else:
-            self._check_not_rolled_back(latest)
+            self._check_end(latest, thorough=True)
         return None
 
     def there(self, number: int) -> Snapshot | None:
@@ -202,6 +205,18 @@ class Line:
     def _without_consumer(self) -> str:
         """What a new start needs besides, since a consumer overrides where a stream starts."""
         return "" if self._consumer is None else f" with '{r.CONSUMER_IGNORE_PROGRESS.key}' = 'true'"
+
+    def _check_end(self, newest: int, *, thorough: bool) -> None:
+        """Refuse to wait for more in another history than the one that was read.
+
+        Args:
+            newest: id of the newest snapshot.
+            thorough: also if it may be as long as the one that was read, which takes a read.
+        """
+        if thorough and self.last is not None and newest == self.last.id:
+            self.check_unbroken()
+        else:
+            self._check_not_rolled_back(newest)
 
     def _check_not_rolled_back(self, newest: int) -> None:
         if self.last is not None and newest < self.last.id and self._store.get(self.last.id) is None:

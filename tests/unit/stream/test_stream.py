@@ -201,11 +201,15 @@ def test_a_hole_in_what_is_kept_is_an_error_and_no_end(tmp_path: Path) -> None:
         table.changes(1).to_arrow()
 
 
-@pytest.mark.parametrize("again", [0, 1, 3])
-def test_a_reader_notices_a_rollback_behind_it(table: mg.Table, again: int) -> None:
+@pytest.mark.parametrize("follow", [True, False])
+@pytest.mark.parametrize("consumer", [None, "dashboard"])
+@pytest.mark.parametrize("again", [0, 1, 2, 3])
+def test_a_reader_notices_a_rollback_behind_it(table: mg.Table, again: int, consumer: str | None, follow: bool) -> None:
+    """Also where the new history is as long as the one that was read, and nothing comes after it."""
     for v in (1, 2, 3):
         _write(table, (1, v))
-    stream = table.stream("from-snapshot", **{"scan.snapshot-id": "1"}, **FAST)
+    start = {"scan.snapshot-id": "1"}
+    stream = table.stream("from-snapshot", consumer=consumer, follow=follow, **start, **FAST)
     assert len(list(islice(stream, 3))) == 3
     table.rollback(snapshot=1)
     for v in range(again):
