@@ -23,7 +23,7 @@ from merganser.stream.starts import oldest_changes
 _PROBE_EVERY: Final = 16
 """Among so many looks at the hint there is one at the next snapshot itself: a writer may have died before the hint."""
 
-_LAST_EVERY: Final = 4
+_LAST_EVERY: Final = 8
 """Among so many there is one at the snapshot that was read last: a rollback and new commits may have replaced it."""
 
 
