@@ -77,6 +77,8 @@ _INSTANTS: Final[dict[str, Callable[[int], t.DataType]]] = {
 }  # fmt: skip
 
 
+_MOMENTS: Final = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ, exp.DType.TIMESTAMPLTZ)
+_SPARKS_DIGITS: Final = 6
 _UTC: Final = Setting()
 _ONE_ROW: Final = pa.table({"": pa.nulls(1)})
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
@@ -102,14 +104,24 @@ class Dialect(Spark):  # type: ignore[misc]
         ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {"ARRAY": exp.Array}
 
     class Generator(Spark.Generator):  # type: ignore[misc]
-        """The generator of Spark, which keeps TIME."""
+        """The generator of Spark, which keeps TIME, and the digits of seconds."""
 
         TYPE_MAPPING: ClassVar[dict[Any, str]] = {**Spark.Generator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
 
         def datatype_sql(self, expression: exp.DataType) -> str:
             if expression.this == exp.DType.TIME and expression.expressions:  # which Spark's drops
                 return f"TIME({expression.expressions[0].name})"
-            return str(super().datatype_sql(expression))
+            digits = digits_of(expression)
+            text = str(super().datatype_sql(expression))  # which takes the digits out of the tree
+            return text if digits is None else f"{text}({digits})"
+
+
+def digits_of(kind: exp.DataType) -> int | None:
+    """Return the digits of seconds that a TIMESTAMP is written with: `3` of TIMESTAMP(3). None if it has none, or 6."""
+    if kind.this not in _MOMENTS or not kind.expressions:
+        return None
+    digits = int(kind.expressions[0].name)
+    return None if digits == _SPARKS_DIGITS else digits
 
 
 def to_predicate(
@@ -477,7 +489,9 @@ class _Binder:
             text = node.this.this if isinstance(node.this, exp.Literal) and node.this.is_string else None
             if text is not None and not sizes:
                 return self._instant(text, name)
-            kind = _INSTANTS[name](min(sizes[0], 9) if sizes else 0 if name == "TIME" else 6)
+            if sizes and sizes[0] > 9:
+                raise _refusal(node, f"there is no {name} with {sizes[0]} digits of a second: it has 0 to 9")
+            kind = _INSTANTS[name](sizes[0] if sizes else 0 if name == "TIME" else 6)
         else:
             raise _refusal(node, f"there is no cast to '{target.sql(dialect='spark')}'")
         item = number(sign + node.this.this) if sign else self.bind(node.this)

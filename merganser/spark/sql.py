@@ -29,7 +29,7 @@ from sqlglot import exp
 
 from merganser.errors import InvalidInputError, MerganserError, NotFoundError
 from merganser.expr.setting import Setting
-from merganser.expr.text import Dialect
+from merganser.expr.text import Dialect, digits_of
 from merganser.handle.system_table import TableView
 from merganser.handle.table import Table
 from merganser.handle.writing import write_computed
@@ -65,7 +65,7 @@ from merganser.sql.trees import TEXT, hinted
 _LOCAL_BYTES: Final = 512 << 10
 """Tables and results of up to this size are handled by the driver: a job of Python tasks takes half a second."""
 _LOCAL_ROWS: Final = 50_000
-_FLINK: Final = re.compile(r"\b(?:array|map)\s*\[|\brow\s*\(", re.IGNORECASE)
+_FLINK: Final = re.compile(r"\b(?:array|map)\s*\[|\brow\s*\(|\btimestamp(?:_ntz|_ltz)?\s*\(", re.IGNORECASE)
 _FORMATS: Final = ("parquet", "orc", "csv", "json", "text", "avro", "delta", "binaryfile", "merganser")
 """First parts of names such as parquet.`/path`, which are Spark's."""
 _UNKNOWN_TABLE: Final = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "UNRESOLVABLE_TABLE_VALUED_FUNCTION")
@@ -503,11 +503,25 @@ def _rendered(tree: exp.Expression, nodes: Sequence[exp.Table]) -> str:
 
 
 def _of_flink(node: exp.Expression) -> exp.Expression:
-    """Return what Spark has for a form of Flink: MAP[...] and ROW(...)."""
+    """Return what Spark has for a form of Flink: MAP[...], ROW(...), and CAST to TIMESTAMP with digits."""
+    if isinstance(node, exp.Cast) and isinstance(node.args["to"], exp.DataType):
+        kind = node.args["to"]
+        digits = digits_of(kind)
+        if digits is not None and digits < 6:
+            kind.set("expressions", [])
+            node.set("this", node.this.transform(_of_flink))
+            rest = exp.Mod(
+                this=exp.Extract(this=exp.var("SECOND"), expression=node.copy()),
+                expression=exp.Literal.number("1" if digits == 0 else "0." + "0" * (digits - 1) + "1"),
+            )
+            given = [exp.Literal.number(0)] * 3
+            return exp.Paren(
+                this=exp.Sub(this=node, expression=exp.Anonymous(this="make_dt_interval", expressions=[*given, rest]))
+            )
     if isinstance(node, exp.Bracket) and isinstance(node.this, exp.Column) and node.this.name.upper() == "MAP":
-        return exp.Anonymous(this="map", expressions=node.expressions)
+        return exp.Anonymous(this="map", expressions=[each.transform(_of_flink) for each in node.expressions])
     if isinstance(node, exp.Anonymous) and node.name.upper() == "ROW":
-        return exp.Anonymous(this="struct", expressions=node.expressions)
+        return exp.Anonymous(this="struct", expressions=[each.transform(_of_flink) for each in node.expressions])
     return node
 
 

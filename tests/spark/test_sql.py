@@ -315,10 +315,15 @@ def test_values_are_stored_in_narrower_types_as_on_the_other_engine(
 def test_forms_of_flink_and_braces_reach_spark(session: Any) -> None:
     session.sql("CREATE TABLE t (id INT, v STRING)")
     session.sql("INSERT INTO t VALUES (1, '{0}'), (2, 'it''s {v}')")
-    found = rows(session.sql("SELECT ARRAY[1, 2][1], MAP['k', v]['k'], ROW(id, v).v FROM t WHERE v LIKE '%{%'"))
+    found = rows(
+        session.sql("SELECT ARRAY[1, 2][1], MAP['k', MAP['l', v]]['k']['l'], ROW(id, v).v FROM t WHERE v LIKE '%{%'")
+    )
     assert found == [(2, "it's {v}", "it's {v}"), (2, "{0}", "{0}")]
     assert rows(session.sql("SELECT v FROM t WHERE v = :v", {"v": "it's {v}"})) == [("it's {v}",)]
     assert session.sql("SELECT nvl(v, 'x'), count(*) FROM t GROUP BY 1").columns == ["nvl(v, x)", "count(1)"]
+    for cast, expected in (("TIMESTAMP_NTZ(3)", 123000), ("TIMESTAMP_NTZ(0)", 0), ("TIMESTAMP_NTZ(6)", 123456)):
+        (row,) = session.sql(f"SELECT CAST('1969-12-31 10:20:30.123456' AS {cast}) AS v").collect()
+        assert row.v == datetime(1969, 12, 31, 10, 20, 30, expected)
 
 
 def test_a_large_table_is_not_sent_to_every_task(

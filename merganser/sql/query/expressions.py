@@ -12,6 +12,7 @@ from sqlglot.errors import SqlglotError
 
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.expr.setting import Setting
+from merganser.expr.text import digits_of
 from merganser.expr.tree import Null
 from merganser.options.registry import did_you_mean
 from merganser.schema import types as t
@@ -72,6 +73,7 @@ GENERATORS: Final = (
 """Functions that give rows or several columns."""
 FUNCTIONS: Final = (*_SCALARS, *HIGHER, *AGGREGATES, *WINDOWS, *GENERATORS, "from_json")
 """Names of all functions."""
+_DIGITS_MAX: Final = 9
 _UNITS: Final = {"YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
 
 
@@ -303,7 +305,7 @@ class Expressions:
         tries = isinstance(node, exp.TryCast)
         kind = type_of(node.args["to"])
         inner = self.value(node.this)
-        made = cast(inner, kind, tries=tries)
+        made = _cut(cast(inner, kind, tries=tries), node.args["to"])
         if _is_literal(node):
             if not node.this.is_string:
                 made = replace(made, digits=inner.digits)
@@ -807,6 +809,24 @@ def marked(text: str, *, distinct: bool = False, where: str | None = None, over:
     """Put DISTINCT, FILTER and OVER into the calls of an aggregate."""
     behind = (f" FILTER (WHERE {where})" if where else "") + (f" OVER ({over})" if over is not None else "")
     return text.replace(INSIDE, "DISTINCT " if distinct else "").replace(BEHIND, behind)
+
+
+def _cut(value: Value, node: exp.DataType) -> Value:
+    """Return a time with the digits of a second that a CAST names, at most six.
+
+    Raises:
+        UnsupportedError: times inside of a nested type have fewer.
+    """
+    sized = [digits for each in node.find_all(exp.DataType) if (digits := digits_of(each)) is not None]
+    if any(digits > _DIGITS_MAX for digits in sized):
+        raise InvalidInputError(f"cannot cast to {_text(node)}: a time has 0 to 9 digits of a second.")
+    digits = min(sized, default=6)
+    if digits >= 6:
+        return value
+    if not isinstance(value.type, MOMENTS):
+        raise UnsupportedError(f"cannot cast to {_text(node)} in this process: write TIMESTAMP without digits in it.")
+    rest = f"(((microsecond(_t) % {10 ** (6 - digits)}) + {10 ** (6 - digits)}) % {10 ** (6 - digits)})"
+    return replace(value, text=f"list_transform([{value.text}], lambda _t: _t - to_microseconds({rest}))[1]")
 
 
 def type_of(node: exp.DataType) -> t.DataType:

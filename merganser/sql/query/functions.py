@@ -517,7 +517,11 @@ def _trunc(values: list[Value]) -> Value:
 
 
 def part(name: str, value: Value) -> Value:
-    """Return a part of a date or a moment, such as year."""
+    """Return a part of a date, a moment or a time of day, such as year."""
+    if isinstance(value.type, t.Time):
+        if name not in ("hour", "minute", "second"):
+            raise InvalidInputError(f"cannot call {name}: {value.name} is {value.type}, which has no {name}.")
+        return Value(f"CAST({name}({value.text}) AS INTEGER)", t.Int())
     moment = cast(value, t.Timestamp(6)) if isinstance(value.type, t.LocalZonedTimestamp) else taken(value, "m", name)
     if name in ("isodow", "isoyear"):
         return Value(f"CAST({name}({moment.text}) AS INTEGER)", t.Int())

@@ -51,6 +51,10 @@ def extracted(unit: str, value: Value) -> Value:
         return extracted_from(name, value)
     if name != "second":
         return part(name, value)
+    if isinstance(value.type, t.Time):
+        kind = t.Decimal(2 + value.type.precision, value.type.precision)
+        unit = 10 ** (6 - value.type.precision)
+        return Value(scaled(f"CAST(microsecond({value.text}) // {unit} AS BIGINT)", kind), kind)
     moment = cast(taken(value, "m", "extract"), t.Timestamp(6)).text
     kind = t.Decimal(8, 6)
     return Value(scaled(f"CAST(microsecond({moment}) AS BIGINT)", kind), kind)

@@ -95,6 +95,7 @@ def main() -> None:
     spark = SparkSession.builder.master("local[2]").config("spark.sql.session.timeZone", "UTC").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    spark.conf.set("spark.sql.timeType.enabled", "true")
     known = {item["sql"]: item for item in json.loads(RECORDED.read_text(encoding="utf-8"))}
     found = []
     for line in expressions():

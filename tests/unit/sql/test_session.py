@@ -493,3 +493,38 @@ def test_a_delete_by_a_subquery_says_why_rows_without_a_rule_stay(session: Sessi
         session.sql("DELETE FROM sums WHERE id IN (SELECT id FROM orders WHERE id = 1)")
     session.sql("DELETE FROM sums WHERE id IN (1)")
     assert session.sql("SELECT id FROM sums").to_pylist() == [{"id": 2}]
+
+
+def test_a_cast_to_fewer_digits_of_a_second_cuts_in_queries_and_conditions(session: Session) -> None:
+    session.sql("CREATE TABLE moments (id INT, at TIMESTAMP(6), z TIMESTAMP_LTZ(6))")
+    at = "2026-01-31 10:20:30.123456"
+    session.sql(f"INSERT INTO moments VALUES (1, TIMESTAMP_NTZ '{at}', TIMESTAMP_LTZ '{at}')")
+    cut = session.sql("SELECT CAST(at AS TIMESTAMP_NTZ(3)) AS a, CAST(at AS TIMESTAMP_NTZ(0)) AS b FROM moments")
+    assert cut.to_pylist() == [{"a": datetime(2026, 1, 31, 10, 20, 30, 123000), "b": datetime(2026, 1, 31, 10, 20, 30)}]
+    query = "SELECT id FROM moments WHERE CAST({} AS {}(3)) = {} '2026-01-31 10:20:30.123{}'"
+    for column, kind in (("at", "TIMESTAMP_NTZ"), ("z", "TIMESTAMP_LTZ")):
+        assert session.sql(query.format(column, kind, kind, "")).num_rows == 1
+        assert session.sql(query.format(column, kind, kind, "456")).num_rows == 0
+    session.sql("UPDATE moments SET at = CAST('1969-12-31 00:00:00.123456' AS TIMESTAMP(2)) WHERE id = 1")
+    assert session.sql("SELECT at FROM moments")["at"].to_pylist() == [datetime(1969, 12, 31, 0, 0, 0, 120000)]
+    with pytest.raises(InvalidInputError, match=r"cannot cast to TIMESTAMP\(10\): a time has 0 to 9 digits"):
+        session.sql("SELECT CAST(at AS TIMESTAMP(10)) FROM moments")
+    with pytest.raises(InvalidInputError, match="with 10 digits of a second: it has 0 to 9"):
+        session.sql("DELETE FROM moments WHERE CAST(at AS TIMESTAMP(10)) IS NULL")
+
+
+def test_a_hexadecimal_number_is_a_name(session: Session) -> None:
+    with pytest.raises(InvalidInputError, match="there is no column '0x1F'"):
+        session.sql("SELECT 0x1F")
+    with pytest.raises(InvalidInputError, match="unknown column '0x1F'"):
+        session.sql("DELETE FROM orders WHERE id = 0x1F")
+    assert session.sql("SELECT X'1F' AS b")["b"].to_pylist() == [b"\x1f"]
+
+
+def test_json_of_which_spark_reads_more_is_refused(session: Session) -> None:
+    for text in ("{''a'': 1}", '{"a": 1} x', '{"a": 1, "a": null}', '{"a": ["😀"]}'):
+        with pytest.raises(UnsupportedError, match=r"in this process: .*Run the statement on Spark"):
+            session.sql(f"SELECT json_tuple(s, 'a') FROM VALUES ('{text}') t(s)")
+    query = "SELECT rank() OVER (ORDER BY get_json_object(s, '$.a')) FROM VALUES ('{''a'': 1}') t(s)"
+    with pytest.raises(UnsupportedError, match=r"^cannot read the JSON text"):
+        session.sql(query)
