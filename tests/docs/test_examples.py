@@ -31,6 +31,7 @@ import merganser as mg
 from merganser.cli.main import main
 from merganser.sql.tokens import pieces
 from tests.conformance.quick import INTERPRETED
+from tests.seeds import day, part_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -70,9 +71,11 @@ def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.spark
-def test_the_examples_of_pages_with_spark_run(tmp_path: Path) -> None:
-    """One process runs all pages: a page that builds a session gets the one that runs."""
+def test_the_examples_of_pages_with_spark_run(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """One process runs half of the pages, or all of them: a page that builds a session gets the one that runs."""
     pages = [parameters.values[0] for parameters in _pages(spark=True)]
+    if not request.config.getoption("whole"):
+        pages = part_of(pages, 1 / 2, "pages with Spark", day())
     for number in range(len(pages)):
         (tmp_path / str(number)).mkdir()
     code = "\n".join(

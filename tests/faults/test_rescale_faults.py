@@ -61,6 +61,7 @@ def test_a_rescale_changes_no_row_whichever_call_goes_wrong() -> None:
     assert runs > 50
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("overwrite", [None, "dynamic"])
 @pytest.mark.parametrize("partition", ["a", "new", "first"])
 def test_a_rescale_inside_a_commit_leaves_no_partition_that_nobody_can_add_to(partition: str, overwrite: Any) -> None:

@@ -209,11 +209,13 @@ def test_clients_take_turns_on_a_partitioned_key_table(
     take_turns_on_a_key_table(engines, shape, random)
 
 
+@pytest.mark.campaign(1 / 2)
 def test_all_clients_take_turns_on_one_key_table(all_engines: list[Engine]) -> None:
     shape = TableShape((*key_fields(["BIGINT", "STRING"]), *VALUES), ("k0", "k1"), options={"bucket": "4"})
     take_turns_on_a_key_table(all_engines, shape, seeded("all"), steps=20)
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("partitioned", [False, True], ids=["plain", "partitioned"])
 def test_all_clients_take_turns_on_a_table_that_adds_buckets(
     all_engines: list[Engine], partitioned: bool, tmp_path: Path

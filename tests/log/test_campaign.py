@@ -12,6 +12,7 @@ import pytest
 from tests.log.broker import Broker
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.broker
 @pytest.mark.slow
 def test_what_is_killed_loses_doubles_and_disorders_nothing(broker: Broker) -> None:

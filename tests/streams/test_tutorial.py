@@ -24,6 +24,7 @@ SECONDS_MAX = 300
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
+@pytest.mark.campaign(1 / 3)
 def test_a_chain_that_is_killed_goes_on_without_loss_or_repeat(tmp_path: Path) -> None:
     for name, text in PROGRAM.findall(PAGE.read_text()):
         (tmp_path / name).write_text(text)

@@ -15,6 +15,7 @@ SUITE = Path(__file__).parent / "suite"
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.slow
 def test_the_suite_for_dialects_passes() -> None:
     run = subprocess.run(
