@@ -1,4 +1,4 @@
-"""How far back reads of a table can go, as text for people."""
+"""How far back reads of a table can go, and what its log is, as text for people."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from merganser.storage.env import Env
 
 _TAGS_SHOWN: Final = 3
 """Of more tags, the oldest and the newest are shown."""
+_OFFSETS_SHOWN: Final = 4
 
 
 def history_of(table: TableDef, env: Env, latest: Snapshot) -> tuple[tuple[str, str], ...]:
-    """Return the facts about the past that can be read, by name: the oldest snapshot, what is kept, the tags.
+    """Return the facts about the past that can be read, by name: the oldest snapshot, what is kept, the tags, the log.
+
+    Of a log it says what the table knows, and asks no broker.
 
     Args:
         latest: the newest snapshot.
@@ -31,6 +34,7 @@ def history_of(table: TableDef, env: Env, latest: Snapshot) -> tuple[tuple[str, 
         ("oldest", f"snapshot {_when(oldest)}"),
         ("kept", _kept(table.options)),
         ("tags", _tags(tags)),
+        *([] if table.options.get(w.LOG_SYSTEM) == "none" else [("log", _log(table.options, latest))]),
     )
 
 
@@ -44,6 +48,16 @@ def _kept(options: Options) -> str:
     numbers = f"at least {least:,}" + (f" and at most {most:,}" if most < INT_MAX else "")
     text = f"snapshots of the last {span_text(options.get(u.SNAPSHOT_TIME_RETAINED))}, and {numbers} at any age"
     return text + ("; writers expire none, since the table is 'write-only'" if options.get(w.WRITE_ONLY) else "")
+
+
+def _log(options: Options, latest: Snapshot) -> str:
+    """Return where the log is, and where in it the newest snapshot ends."""
+    kept = options.get(w.LOG_RETENTION)
+    retention = "records as long as the broker says" if kept is None else f"records of {span_text(kept)}"
+    ends = [f"{end:,}" for _, end in sorted((latest.log_offsets or {}).items())]
+    shown = ", ".join(ends[:_OFFSETS_SHOWN]) + (", ..." if len(ends) > _OFFSETS_SHOWN else "")
+    offsets = f"; {len(ends)} partitions, in which snapshot {latest.id} ends at {shown}" if ends else ""
+    return f"topic '{options.get(w.KAFKA_TOPIC)}' keeps {retention}{offsets}"
 
 
 def _tags(tags: tuple[Tag, ...]) -> str:

@@ -202,6 +202,15 @@ def _said(*command: str) -> str:
     return printed.getvalue()
 
 
+def test_a_table_describes_its_log_without_a_broker(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker, "described", **{"log.retention": "7 d"})
+    table.write([{"k": k, "v": "a"} for k in range(4)])
+    topic, ends = table.options["kafka.topic"], table.snapshots()[-1].log_offsets or {}
+    there = mg.table(table.path).with_options({"kafka.bootstrap.servers": "127.0.0.1:1"})
+    line = f"topic '{topic}' keeps records of 7 d; 2 partitions, in which snapshot 1 ends at {ends[0]}, {ends[1]}"
+    assert f"log        {line}" in there.describe()
+
+
 @pytest.mark.parametrize("how", ["commit", "repair"])
 def test_a_commit_of_a_process_that_stopped_before_the_log_showed_it_is_sent_by_the_next(
     warehouse: mg.Catalog, broker: Broker, how: str
