@@ -6,6 +6,7 @@ client.
 | action | what is measured |
 |---|---|
 | show | from the return of `write` of one row to its arrival at a stream that waits, milliseconds: median, and p99 |
+| flush | from the return of `flush` of one row to its arrival, of an eventual log; every tenth time there is a commit |
 | commit | `write` of 1,000 rows with and without a log, milliseconds |
 | write | rows of ten columns written in one commit, with and without a log; records a second of the difference |
 | read | records of such commits that a stream takes from the log, a second |
@@ -17,7 +18,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -62,6 +63,10 @@ def main() -> None:
             waits = _shown(table(**logged), rows, chosen.commits)
             p99 = sorted(waits)[int(len(waits) * 0.99)]
             note("show", MERGANSER.name, waits, f"{statistics.median(waits) * 1000:8.1f} ms, p99 {p99 * 1000:.1f} ms")
+        if bench.wanted("flush"):
+            waits = _flushed(table(**logged, **{"log.consistency": "eventual"}), rows, chosen.commits)
+            p99 = sorted(waits)[int(len(waits) * 0.99)]
+            note("flush", MERGANSER.name, waits, f"{statistics.median(waits) * 1000:8.1f} ms, p99 {p99 * 1000:.1f} ms")
         if bench.wanted("commit"):
             for who, how in ((FLOOR.name, told), (MERGANSER.name, logged)):
                 one = table(**how)
@@ -100,6 +105,25 @@ def _seconds(work: Any) -> float:
 
 def _shown(table: Any, rows: pa.Table, commits: int) -> list[float]:
     """Return the seconds from the return of each write to its rows in a stream that waits."""
+    return _arrivals(table, rows, commits, table.write)
+
+
+def _flushed(table: Any, rows: pa.Table, flushes: int) -> list[float]:
+    """Return the seconds from the return of each flush to its rows in a stream that waits."""
+    numbers = iter(range(flushes + 1))
+    with table.writer() as writer:
+
+        def flush(row: pa.Table) -> None:
+            if next(numbers) % 10 == 0:
+                writer.commit()
+            writer.write(row)
+            writer.flush()
+
+        return _arrivals(table, rows, flushes, flush)
+
+
+def _arrivals(table: Any, rows: pa.Table, count: int, send: Callable[[pa.Table], Any]) -> list[float]:
+    """Return the seconds from the return of each `send` of a row to the row in a stream that waits."""
     arrived: dict[int, float] = {}
     stream = table.with_options({"continuous.discovery-interval": "600 s"}).stream(start="latest")
 
@@ -107,19 +131,19 @@ def _shown(table: Any, rows: pa.Table, commits: int) -> list[float]:
         for plan in stream:
             now = time.perf_counter()
             for key in plan.column("k").to_pylist():
-                arrived[key] = now
+                arrived.setdefault(key, now)
 
     threading.Thread(target=follow, daemon=True).start()
-    table.write(rows.slice(0, 1))
+    send(rows.slice(0, 1))
     time.sleep(3)
     sent: dict[int, float] = {}
-    for i in range(1, commits + 1):
+    for i in range(1, count + 1):
         one = rows.slice(i, 1)
-        table.write(one)
+        send(one)
         sent[one.column("k")[0].as_py()] = time.perf_counter()
         time.sleep(0.02)
     until = time.monotonic() + 30
-    while len(arrived) < commits + 1 and time.monotonic() < until:
+    while len(arrived) < count + 1 and time.monotonic() < until:
         time.sleep(0.01)
     return [max(0.0, arrived[key] - at) for key, at in sent.items()]
 

@@ -147,9 +147,8 @@ def load(
     paths = [path if "://" in path else os.path.abspath(path) for path in listed.paths]
     portions = _portions(rows, paths, transaction.target, kinds, found.env)
     begun = found.env.seconds()
-    outcomes = run_portions(
-        spark, transaction.job(kinds=kinds, assigners=assigners_on(spark, found.definition)), rows, portions
-    )
+    job = transaction.job(kinds=kinds, assigners=assigners_on(spark, found.definition), shows=transaction.uuid)
+    outcomes = run_portions(spark, job, rows, portions)
     transaction.spent("tasks", found.env.seconds() - begun)
     return transaction.finish(messages_of(found.definition, found.env, outcomes))
 

@@ -242,7 +242,7 @@ def _files_written(transaction: Transaction, df: DataFrame, kinds: str | None, *
         transaction.spent("staging", written - begun)
         outcomes = run_portions(
             df.sparkSession,
-            transaction.job(kinds=kinds, assigners=assigners_on(df.sparkSession, table)),
+            transaction.job(kinds=kinds, assigners=assigners_on(df.sparkSession, table), shows=transaction.uuid),
             rows,
             portions,
         )
@@ -273,7 +273,8 @@ def _arrow_written(transaction: Transaction, df: DataFrame, kinds: str | None) -
     """Return what tasks wrote that were handed the rows, those of a bucket to one task."""
     table, env = transaction.table, transaction.env
     frame, arrival = _arranged(df, table)
-    job = transaction.job(kinds=kinds, arrival=arrival, assigners=assigners_on(df.sparkSession, table))
+    assigners = assigners_on(df.sparkSession, table)
+    job = transaction.job(kinds=kinds, arrival=arrival, assigners=assigners, shows=transaction.uuid)
     begun = env.seconds()
     numbered = frame.toDF(*[f"c{i}" for i in range(len(frame.columns))])
     outcomes = run_jobs(numbered, WriteTask(job, tuple(frame.columns)))

@@ -269,7 +269,7 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
             kinds=kinds,
         )
         self._applied, _ = self._transaction.applied()
-        self._job = self._transaction.job(kinds=kinds)
+        self._job = self._transaction.job(kinds=kinds, shows=self._transaction.uuid)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Written:
         if self._applied:

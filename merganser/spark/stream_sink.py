@@ -33,6 +33,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCom
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 from pyspark.sql.types import StructType
 
+from merganser.commit.log import batch_name
 from merganser.commit.message import CommitMessage
 from merganser.edit.keeping import stores_keys
 from merganser.errors import ConflictError, InvalidInputError, MerganserError
@@ -75,6 +76,7 @@ except ImportError:  # Spark 4.0 hands over rows one by one
     DataSourceStreamArrowWriter = None
 
 QUERY_ID: Final = "sql.streaming.queryId"
+_BATCH_ID: Final = "streaming.sql.batchId"
 FROM: Final = internal_name("from")
 """Column with the number of the task that a row comes from: rows of one task keep their order in a shuffle."""
 COMPACTIONS: Final = ("inline", "beside", "none")
@@ -92,6 +94,12 @@ class BatchRequest(Protocol):
     def with_checkpoint(self, checkpoint: str | None) -> BatchRequest:
         """Return the request of a query that keeps its progress there."""
         ...
+
+    def write_name(self) -> str | None:
+        """Return the name of the write of a batch, in a task of it; None: this is no task of a stream."""
+        context = TaskContext.get()
+        told = [] if context is None else [context.getLocalProperty(key) for key in (QUERY_ID, _BATCH_ID)]
+        return batch_name(self.user + told[0], int(told[1])) if all(told) and told else None
 
     def commit(self, query: str, batch: int, outcomes: Sequence[Outcome]) -> None:
         """Make what tasks wrote visible, unless it is already."""
@@ -156,6 +164,12 @@ class SinkRequest:
     def transaction(self, query: str, batch: int) -> Transaction:
         """Return the transaction of a batch."""
         return Transaction(self.target, self.here(), self.user + query, batch)
+
+    def write_name(self) -> str | None:
+        """Return the name of the write of a batch, in a task of it; None: this is no task of a stream."""
+        context = TaskContext.get()
+        told = [] if context is None else [context.getLocalProperty(key) for key in (QUERY_ID, _BATCH_ID)]
+        return batch_name(self.user + told[0], int(told[1])) if all(told) and told else None
 
     def commit(self, query: str, batch: int, outcomes: Sequence[Outcome]) -> None:
         """Make what tasks wrote one commit, that of the dead letters first, unless they are commits already."""
@@ -330,7 +344,10 @@ class StreamTask:
         request = self.request
         arrival = self.arranged and arrives(request.table)
         job = request.transaction("", 0).job(
-            kinds=request.kinds, arrival=_ARRIVAL if arrival else None, assigners=self.assigners
+            kinds=request.kinds,
+            arrival=_ARRIVAL if arrival else None,
+            assigners=self.assigners,
+            shows=request.write_name(),
         )
         rows = self._named(first, tables)
         if request.keeps:

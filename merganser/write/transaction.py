@@ -243,18 +243,19 @@ class Transaction:
             rows.end(self.uuid, committed=committed)
 
     def job(
-        self, *, kinds: str | None = None, arrival: str | None = None, assigners: int = 1, shows: bool = False
+        self, *, kinds: str | None = None, arrival: str | None = None, assigners: int = 1, shows: str | None = None
     ) -> WriteJob:
         """Return what tasks run; see `WriteJob`. Rows of the transaction are newer than all that is committed now.
 
         Args:
             kinds, arrival: see `WriteJob`.
             assigners: how many tasks may assign keys to buckets, at most; see `write.dynamic`.
-            shows: tasks send rows to readers that see them before the commit, if the table has such readers.
+            shows: tasks send rows to readers that see them before the commit, if the table has such readers, under this
+                name of the write; see `commit.log.write_names`. None: they do not.
         """
         start = self.start(assigners=assigners)
-        self.shows |= shows and is_eventual(self.table)
-        shown = (self.uuid, self.after) if self.shows else None
+        shown = (shows, self.after) if shows is not None and is_eventual(self.table) else None
+        self.shows |= shown is not None and shows == self.uuid
         return WriteJob(self.target, self.env, start, kinds, arrival, shown)
 
     def finish(
