@@ -29,7 +29,7 @@ from merganser.scan.rows import joined
 from merganser.schema import row_kind
 from merganser.schema.arrow import in_types, nullable_schema
 from merganser.schema.internal_names import internal_name
-from merganser.schema.pieces import in_one
+from merganser.schema.pieces import in_one, rows_at
 from merganser.schema.table_schema import CHANGE_KIND, TableSchema
 
 Rows: TypeAlias = Callable[[pa.Table], tuple[Positions, pa.Table]]
@@ -38,6 +38,8 @@ Rows: TypeAlias = Callable[[pa.Table], tuple[Positions, pa.Table]]
 _KEY: Final = internal_name("log_key")
 _WRITE: Final = internal_name("log_write")
 _GONE: Final = internal_name("log_gone")
+_CHUNKS_MAX: Final = 16
+"""Maximum number of chunks of the rows that are not committed. Each takes time in every step."""
 _OWN: Final = (_KEY, _WRITE, _GONE)
 
 
@@ -79,7 +81,10 @@ class Normalizer:
         rows, texts = rows.take(pa.array(last)), texts.take(pa.array(last))
         new = _held(rows, texts, pa.array([write] * len(last), pa.large_string()), gone)
         kept = self._held.filter(pc.invert(pc.is_in(self._held.column(_KEY), texts)))
-        return self._moved(self._keys(rows), texts, joined([kept, new]), table, table)
+        held = joined([kept, new])
+        if held.column(_KEY).num_chunks > _CHUNKS_MAX:
+            held = in_one(held)
+        return self._moved(self._keys(rows), texts, held, table, table)
 
     def committed(self, keys: pa.Table, writes: Collection[str], before: Rows, after: Rows) -> pa.Table:
         """Take a commit, or several; return what changes.
@@ -112,7 +117,7 @@ class Normalizer:
         texts = key_texts(told, self._schema)
         first = pa.array(_last(texts))
         told, texts = told.take(first), texts.take(first)
-        images = _over(self._images(told, table), texts, self._held)
+        images = self._state(told, texts, self._held, table)
         lacking = told.filter(pa.array(~images.there))
         gone = pa.table({name: _column(lacking, name, type_) for name, type_ in _typed(self._arrow)}, self._arrow)
         rows = joined([images.taken(images.there), gone])
@@ -136,18 +141,29 @@ class Normalizer:
         if not keys.num_rows:
             self._held = held
             return self.nothing
-        stored = self._images(keys, before)
-        old = _over(stored, texts, self._held)
-        new = _over(stored if after is before else self._images(keys, after), texts, held)
+        old, new = self._state(keys, texts, self._held, before), self._state(keys, texts, held, after)
         found = rows_of_changes(old, new, fate_of(old, new, old.same(new)))
         self._held = held
         return found
 
-    def _images(self, keys: pa.Table, rows: Rows) -> Images:
-        which, found = rows(keys)
-        return Images.of(keys.num_rows, which, in_types(found, self._arrow))
+    def _state(self, keys: pa.Table, texts: pa.Array, held: pa.Table, table: Rows) -> Images:
+        """Return the rows of keys: those that are not committed, and of the other keys those of the table."""
+        at = pc.index_in(texts, held.column(_KEY).combine_chunks())
+        is_held = np.asarray(at.is_valid())
+        positions = np.asarray(at.drop_null(), dtype=np.int64)
+        is_there = ~np.asarray(held.column(_GONE).combine_chunks())[positions]
+        asked = np.flatnonzero(~is_held)
+        which, stored = table(keys if len(asked) == len(texts) else keys.take(pa.array(asked))) if len(asked) else _NONE
+        rows = rows_at(held.drop_columns(list(_OWN)), positions[is_there])
+        if len(which):
+            rows = in_one(joined([rows, in_types(stored, self._arrow)]))
+        place = np.full(len(texts), -1, np.int64)
+        place[np.flatnonzero(is_held)[is_there]] = np.arange(np.count_nonzero(is_there))
+        place[asked[which]] = np.count_nonzero(is_there) + np.arange(len(which))
+        return Images(place, rows)
 
 
+_NONE: Final[tuple[Positions, Any]] = (np.zeros(0, np.int64), None)
 _TEXTS: Final = pa.nulls(0, pa.large_string())
 
 
@@ -174,16 +190,3 @@ def _last(texts: pa.Array) -> Positions:
     found = np.zeros(int(codes.max()) + 1 if len(codes) else 0, np.int64)
     np.maximum.at(found, codes, np.arange(len(codes)))
     return found
-
-
-def _over(images: Images, texts: pa.Array, held: pa.Table) -> Images:
-    """Return images of keys with the rows that are not committed in the place of those of the table."""
-    at = pc.index_in(texts, held.column(_KEY).combine_chunks())
-    if at.null_count == len(at):
-        return images
-    positions = np.asarray(at.fill_null(-1), dtype=np.int64)
-    is_held = positions >= 0
-    gone = np.asarray(held.column(_GONE).combine_chunks())[positions] & is_held
-    place = np.where(is_held, images.rows.num_rows + positions, images.place)
-    place[gone] = -1
-    return Images(place, joined([images.rows, held.drop_columns(list(_OWN))]))
