@@ -31,16 +31,19 @@ from tests.soak.tables import TABLES, Judge, Replay, SoakTable, arrow
 from tests.soak.workers import Place, commit
 
 WRITERS: Final = 2
-ROLES: Final = (("writer", WRITERS), ("upkeep", 1), ("roller", 2), ("follower", 4), ("consumer", 1))
+ROLES: Final = (("writer", WRITERS), ("upkeep", 1), ("roller", 2), ("follower", 6), ("consumer", 1))
 _KEEPS: Final = {"changelog.num-retained.min": "1000000", "changelog.num-retained.max": "1000000"}
 _UPSERTS, _LINES = (next(table for table in TABLES if table.name == name) for name in ("upserts", "lines"))
+_EAGER: Final = {"log.consistency": "eventual", "bucket": "-1", "dynamic-bucket.target-row-num": "500"}
 _WHOLE: Final = {"bucket": "2", "changelog-producer": "per-record", **_KEEPS}
 LOGGED: Final = (
     _UPSERTS,
     replace(_UPSERTS, name="whole", options={**_UPSERTS.options, **_WHOLE}, rescales=False),
+    replace(_UPSERTS, name="eager", options={**_UPSERTS.options, **_EAGER}, rescales=False),
     replace(_LINES, options={**_LINES.options, "bucket": "2", "bucket-key": "k"}),
 )
-"""Each has a journal, and followers. Writers of the table `back` take their commits back."""
+"""Each has a journal, and followers. Writers of the table `back` take their commits back. Followers of `eager` get rows
+before their commit, and some of these rows are never committed."""
 _SETTLE_S: Final = 30
 
 
@@ -111,7 +114,7 @@ class Campaign:
                 print(f"{self.killed.total()} of {self.kills} killed, {place.events('writer').counts()}", flush=True)
 
     def _caught_up(self, place: Place) -> list[str]:
-        """Wait for followers: whoever is told by the log alone has what was committed last."""
+        """Wait for followers: whoever is told by the log alone has what was committed last, and no other row."""
         until, late = time.monotonic() + _SETTLE_S, ["they were not asked"]
         newest = {
             table.name: max(one.id for one in place.open(table.name).snapshots() if one.commit_kind == "APPEND")
@@ -122,6 +125,9 @@ class Campaign:
             late = []
             for number in range(dict(ROLES)["follower"]):
                 name, file = LOGGED[number % len(LOGGED)].name, place.root / f"position-{number}"
+                if name == "eager":
+                    late += _differs(place, number)
+                    continue
                 at = int(file.read_text() or 0) if file.exists() else 0
                 if at < newest[name]:
                     late.append(f"follower {number} of {name} is at snapshot {at} of {newest[name]}")
@@ -133,6 +139,20 @@ class Campaign:
         for role, _ in ROLES:
             for what, count in sorted(place.events(role).counts().items()):
                 self.numbers[f"{role}: {what}"] = count
+
+
+def _differs(place: Place, number: int) -> list[str]:
+    """Return how the rows of a follower of `eager` differ from the table."""
+    file = place.root / f"rows-{number}"
+    text = file.read_text() if file.exists() else "[]"
+    there = {row["k"]: row for row in place.open("eager").read().to_pylist()}
+    try:
+        found = {row["k"]: row for row in json.loads(text)}
+    except ValueError:  # it is being written
+        return [f"follower {number} of eager has not written its rows"]
+    keys = [key for key in {**there, **found} if there.get(key) != found.get(key)]
+    shown = [f"{there.get(key)} is {found.get(key)}" for key in keys[:3]]
+    return [f"follower {number} of eager has {len(keys)} other rows than the table: {shown}"] if keys else []
 
 
 def _create(place: Place, servers: str) -> None:
@@ -192,14 +212,26 @@ def _write(place: Place, number: int, rng: random.Random) -> None:
         journal = place.journal(table.name, number)
         done, tried = journal.position()
         n = tried if tried > done else done + 1
-        journal.begin(n)
         try:
+            if table.name == "eager" and rng.random() < 0.4:
+                _show(opened[table.name], arrow(table.commit(number, n + rng.randrange(50))), rng)
+                place.events("writer").note("rows that are never committed")
+            journal.begin(n)
             commit(place, table, opened[table.name], number, n, rng)
         except (ConflictError, CommitUnknownError, StorageError) as error:
             _refused(place, "writer", error)
             continue
         journal.done(n)
         place.events("writer").note("commit")
+
+
+def _show(table: Any, rows: Any, rng: random.Random) -> None:
+    """Flush rows, and do not commit them."""
+    with table.writer() as writer:
+        for start in range(0, rows.num_rows, 5):
+            writer.write(rows.slice(start, 5), kinds="op")
+        writer.flush()
+        time.sleep(rng.choice([0, 0, 0.1]))
 
 
 def _upkeep(place: Place, number: int, rng: random.Random) -> None:
@@ -257,10 +289,10 @@ def _follow(place: Place, number: int, rng: random.Random) -> None:
     stream._logged = counted  # type: ignore[method-assign]
     for plan in stream:
         now, seen = stream.next_snapshot - 1, from_log[0]
-        if now <= at:
+        if now < at or (now == at and table.name != "eager"):
             place.fail(f"follower {number} of {table.name}: snapshot {now} after {at}")
         changes = plan.to_pylist()
-        if table.name == "whole":
+        if table.name in ("whole", "eager"):
             if why := replay.wrong(changes):
                 place.fail(f"follower {number} of {table.name}, snapshot {now}: {why}")
             rows = replay.rows
@@ -276,7 +308,9 @@ def _follow(place: Place, number: int, rng: random.Random) -> None:
         events.note(f"{table.name}: plan from the {'log' if seen else 'files'}")
         from_log[0] = 0
         at = now
-        if rng.random() < 0.1 and stream._waiting.looks is False:
+        if table.name == "eager":
+            (place.root / f"rows-{number}").write_text(json.dumps(list(rows.values())))
+        elif rng.random() < 0.1 and stream._waiting.looks is False:
             try:
                 there = opened.read(snapshot=now).to_pylist()
             except MerganserError:
@@ -382,7 +416,7 @@ def _log_judged(place: Place, name: str) -> list[str]:
     for number, (mark, ended, _) in commits.items():
         if len(ended) != mark.parts:
             problems.append(f"log of {name}: snapshot {number} has {len(ended)} of {mark.parts} partitions")
-    upsert = name == "upserts"
+    upsert = name in ("upserts", "eager")
     for snapshot in opened.snapshots():
         found = commits.get(snapshot.id)
         if found is not None and found[0].files:
