@@ -95,12 +95,6 @@ class BatchRequest(Protocol):
         """Return the request of a query that keeps its progress there."""
         ...
 
-    def write_name(self) -> str | None:
-        """Return the name of the write of a batch, in a task of it; None: this is no task of a stream."""
-        context = TaskContext.get()
-        told = [] if context is None else [context.getLocalProperty(key) for key in (QUERY_ID, _BATCH_ID)]
-        return batch_name(self.user + told[0], int(told[1])) if all(told) and told else None
-
     def commit(self, query: str, batch: int, outcomes: Sequence[Outcome]) -> None:
         """Make what tasks wrote visible, unless it is already."""
 
@@ -166,10 +160,10 @@ class SinkRequest:
         return Transaction(self.target, self.here(), self.user + query, batch)
 
     def write_name(self) -> str | None:
-        """Return the name of the write of a batch, in a task of it; None: this is no task of a stream."""
+        """Return the name of the write of a batch, in a task of it. None if this is no task of a stream."""
         context = TaskContext.get()
-        told = [] if context is None else [context.getLocalProperty(key) for key in (QUERY_ID, _BATCH_ID)]
-        return batch_name(self.user + told[0], int(told[1])) if all(told) and told else None
+        query, batch = (context and context.getLocalProperty(key) for key in (QUERY_ID, _BATCH_ID))
+        return batch_name(self.user + query, int(batch)) if query and batch else None
 
     def commit(self, query: str, batch: int, outcomes: Sequence[Outcome]) -> None:
         """Make what tasks wrote one commit, that of the dead letters first, unless they are commits already."""

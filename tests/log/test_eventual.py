@@ -16,10 +16,12 @@ import pytest
 
 import merganser as mg
 from merganser.changes import add_column, set_option
+from merganser.commit.log import write_names
 from merganser.commit.table_commit import TableCommit
 from merganser.errors import ConflictError, InvalidInputError, StorageError
 from merganser.log import commit_log, uncommitted
-from merganser.log.uncommitted import uncommitted_topic
+from merganser.log.mark import HEADER
+from merganser.log.uncommitted import Flushed, flushed_from, uncommitted_topic
 from tests.log.broker import Broker
 from tests.log.test_log import _following, _records, _row, _said
 
@@ -318,3 +320,34 @@ def test_tasks_of_spark_show_rows_before_the_commit(spark: Any, warehouse: mg.Ca
         _settled(get, rows, dict.fromkeys(range(20), "a"))
         ms.write(df.selectExpr("k", "'b' AS v"), table.path, through="files")
         _settled(get, rows, dict.fromkeys(range(20), "b"))
+
+
+def _shown(table: mg.Table) -> list[Flushed]:
+    """Return what the records of rows that are not committed say."""
+    place = kafka.TopicPartition(uncommitted_topic(table.options["kafka.topic"]), 0, kafka.OFFSET_BEGINNING)
+    told = {"bootstrap.servers": table.options["kafka.bootstrap.servers"], "group.id": "a-reader"}
+    consumer = kafka.Consumer({**told, "enable.partition.eof": True})
+    consumer.assign([place])
+    found = []
+    while (message := consumer.poll(10)) is not None and message.error() is None:
+        found.append(flushed_from(dict(message.headers())[HEADER]))
+    consumer.close()
+    return found
+
+
+@pytest.mark.spark
+def test_a_batch_of_a_stream_of_spark_shows_rows_under_the_name_of_its_commit(
+    spark: Any, warehouse: mg.Catalog, broker: Broker, tmp_path: Path
+) -> None:
+    import merganser.spark as ms
+
+    table = _table(warehouse, broker)
+    spark.range(3).selectExpr("CAST(id AS INT) AS k", "'a' AS v").write.parquet(str(tmp_path / "in"))
+    df = spark.readStream.schema("k INT, v STRING").parquet(str(tmp_path / "in"))
+    ms.write_stream(df, table, str(tmp_path / "point"), trigger="availableNow").awaitTermination()
+    (snapshot,) = (each for each in table.snapshots() if each.commit_kind == "APPEND")
+    assert [each.write in write_names(snapshot) for each in _shown(table)] == [True] * 3
+    with _following(table) as get:
+        assert len(get()) == 3
+        table.write([{"k": 9, "v": "b"}])
+        assert get() == [_row("+I", 9, "b")]
