@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from merganser.errors import InvalidInputError
 from merganser.log.contents import contents_of
+from merganser.log.normalize import Normalizer, Rows
 from merganser.log.records import decode, encode
+from merganser.lookup.lookup import Lookup
 from merganser.meta.followed import as_of
+from merganser.meta.snapshot import Snapshot
+from merganser.rules.checks import check_table_options
 from merganser.schema.row_kind import SYMBOLS, symbols
 from merganser.schema.table_schema import CHANGE_KIND
 from tests.everything.replica import DifferenceError
@@ -26,6 +32,8 @@ def compare_log(h: History, after: int) -> int:
     """
     table = h.table
     definition, env = table.definition, table.env
+    there_are = {one.id: one for one in table.snapshots()}
+    may_be_eventual = _may_be_eventual(h)
     for snapshot in table.snapshots():
         if snapshot.id <= after:
             continue
@@ -44,8 +52,53 @@ def compare_log(h: History, after: int) -> int:
                 given += found.add_column(0, CHANGE_KIND.name, symbols(kinds)).to_pylist()
         if snapshot.schema_id != definition.schema.id:
             continue  # readers of today see other columns
-        wanted = table.changes(snapshot.id, snapshot.id, gaps="skip").to_pylist()
+        changes = table.changes(snapshot.id, snapshot.id, gaps="skip").to_arrow()
+        wanted = changes.to_pylist()
         if Counter(map(repr, given)) != Counter(map(repr, wanted)):
             raise DifferenceError("log", f"snapshot {snapshot.id} has {given[:3]}, and its changes are {wanted[:3]}")
         h.compared["snapshots in a log"] += 1
+        if snapshot.id - 1 in there_are and may_be_eventual and changes.num_rows:
+            _compare_eventual(h, changes, there_are[snapshot.id - 1], snapshot)
+            h.compared["snapshots in an eventual log"] += 1
     return after
+
+
+def _may_be_eventual(h: History) -> bool:
+    """Return whether the table may have an eventual log."""
+    schema = h.table.definition.schema
+    log = {"log.system": "kafka", "kafka.bootstrap.servers": "nowhere", "log.consistency": "eventual"}
+    try:
+        check_table_options(replace(schema, options=schema.options.merged(log)))
+    except InvalidInputError:
+        return False
+    return True
+
+
+def _compare_eventual(h: History, changes: pa.Table, last: Snapshot, snapshot: Snapshot) -> None:
+    """Hold what a reader of an eventual log gets of a snapshot, flushed and committed, against the table."""
+    table, schema = h.table, h.table.definition.schema.shown
+
+    def rows_at(snapshot: Snapshot) -> Rows:
+        def rows(keys: pa.Table) -> tuple[Any, pa.Table]:
+            asked.move(snapshot)
+            return asked.rows_of(keys.select(table.definition.row_key))[1:]
+
+        return rows
+
+    asked = Lookup(table.definition, table.env)
+    before, after = rows_at(last), rows_at(snapshot)
+    rows = changes.drop_columns([CHANGE_KIND.name])
+    kinds = pa.compute.index_in(changes.column(CHANGE_KIND.name), pa.array(SYMBOLS)).combine_chunks().cast(pa.int8())
+    normalizer = Normalizer(schema)
+    told = [
+        *normalizer.flushed(rows, kinds, "a write", before).to_pylist(),
+        *normalizer.committed(rows, {"a write"}, before, after).to_pylist(),
+    ]
+    keys = rows.select(schema.primary_keys).group_by(list(schema.primary_keys)).aggregate([])
+    shown = Counter(map(repr, before(keys)[1].to_pylist()))
+    for change in told:
+        gone = change.pop(CHANGE_KIND.name) in ("-U", "-D")
+        shown.update({repr(change): -1 if gone else 1})
+    wanted = Counter(map(repr, after(keys)[1].to_pylist()))
+    if +shown != wanted or normalizer.writes or -shown:
+        raise DifferenceError("eventual log", f"snapshot {snapshot.id} leads to {shown}, and the table has {wanted}")
