@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import polars as pl
+from merganser.schema.lazy_polars import pl
 
 KEY: Final = ("month", "day", "carrier", "flight", "origin")
 COLUMNS: Final = {

@@ -25,7 +25,6 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, Final
 
-import polars as pl
 import pyarrow.compute as pc
 from rich.console import Console, Group, RenderableType
 from rich.table import Table as Grid
@@ -40,6 +39,7 @@ from merganser.errors import InvariantError, MerganserError, NotFoundError
 from merganser.handle.doors import catalog
 from merganser.handle.table import Table
 from merganser.options.write import KAFKA_BOOTSTRAP_SERVERS, LOG_SYSTEM
+from merganser.schema.lazy_polars import pl
 
 FOLDER: Final = "log"
 TABLE: Final = "travel.flights"

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from merganser.schema.lazy_polars import pl
 from merganser.schema.spans import spans
 
 _HEAD: Final = '{"v":'

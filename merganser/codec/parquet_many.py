@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -25,6 +24,7 @@ from merganser.codec.parquet_footer import Chunks, check_footer, parsed, read_fo
 from merganser.codec.parquet_pages import is_alike, is_literal, polars_is_here, undamaged
 from merganser.codec.physical import exact_table
 from merganser.schema import types as t
+from merganser.schema.lazy_polars import pl
 
 
 @dataclass(frozen=True, slots=True)

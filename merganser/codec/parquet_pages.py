@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 import zlib
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 
 from merganser.codec import thrift
+from merganser.schema.lazy_polars import pl
 
 _PROCESS: Final = os.getpid()
 
@@ -36,7 +36,7 @@ _SORTED_FIELDS: Final = (0x10 | thrift.TRUE, 0x10 | thrift.FALSE)
 
 _NONE: Final = -1
 
-Kept = pl.Expr
+Kept: TypeAlias = "pl.Expr"
 """A condition on columns of a file."""
 
 Places = npt.NDArray[np.int64]

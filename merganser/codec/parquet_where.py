@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -19,6 +18,7 @@ from merganser.codec.parquet_footer import Chunks
 from merganser.codec.parquet_pages import Kept, is_alike, is_literal, polars_is_here, undamaged
 from merganser.codec.physical import exact_table
 from merganser.schema import types as t
+from merganser.schema.lazy_polars import pl
 
 
 def read_where(

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,6 +29,7 @@ from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
 from merganser.schema.conform import conform
 from merganser.schema.fitting import fitting
+from merganser.schema.lazy_polars import pl
 from merganser.schema.pieces import rows_at
 
 

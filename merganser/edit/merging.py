@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from merganser.commit.conflict import Reads
@@ -48,6 +47,7 @@ from merganser.scan.rows import counted
 from merganser.schema import types as t
 from merganser.schema.casts import is_implicit
 from merganser.schema.internal_names import internal_name
+from merganser.schema.lazy_polars import pl
 from merganser.schema.pieces import rows_at
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any, Final
 
-import polars as pl
 import pyarrow as pa
 
 from merganser.expr import tree
@@ -19,6 +18,7 @@ from merganser.expr.compare import MIRRORED
 from merganser.expr.compute import can_fail
 from merganser.expr.predicate import Predicate
 from merganser.schema import types as t
+from merganser.schema.lazy_polars import pl
 
 _OPERATIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": operator.eq,
@@ -27,18 +27,18 @@ _OPERATIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_TYPES: Final[dict[type[t.DataType], pl.DataType]] = {
-    t.TinyInt: pl.Int8(),
-    t.SmallInt: pl.Int16(),
-    t.Int: pl.Int32(),
-    t.BigInt: pl.Int64(),
-    t.Date: pl.Date(),
-    t.VarChar: pl.String(),
-}
-_COUNTED: Final = _TYPES | {t.Date: pl.Int32()}
+_TYPES: Final[dict[type[t.DataType], str]] = {
+    t.TinyInt: "Int8", t.SmallInt: "Int16", t.Int: "Int32", t.BigInt: "Int64", t.Date: "Date", t.VarChar: "String",
+}  # fmt: skip
+_COUNTED: Final = _TYPES | {t.Date: "Int32"}
 """Types that hold the values of literals: a date is the number of its day."""
 
 _BITS: Final = {t.TinyInt: 8, t.SmallInt: 16, t.Int: 32, t.BigInt: 64}
+
+
+def _named(name: str) -> pl.DataType:
+    made: pl.DataType = getattr(pl, name)()
+    return made
 
 
 def superset(p: Predicate, names: Mapping[str, str]) -> pl.Expr | None:
@@ -64,7 +64,7 @@ def is_among(column: str, kind: t.DataType, values: pa.Array) -> pl.Expr | None:
     """
     if type(kind) not in _TYPES or values.null_count:
         return None
-    held = pl.Series(pl.from_arrow(values)).cast(_TYPES[type(kind)])
+    held = pl.Series(pl.from_arrow(values)).cast(_named(_TYPES[type(kind)]))
     return pl.col(column).is_in(held.implode())
 
 
@@ -93,7 +93,9 @@ def _listed(name: str, kind: t.DataType, options: Sequence[tree.Literal]) -> pl.
     values = [_value(kind, option) for option in known]
     if not values or any(value is None for value in values):
         return None
-    return pl.col(name).is_in(pl.Series(values, dtype=_COUNTED[type(kind)]).cast(_TYPES[type(kind)]).implode())
+    return pl.col(name).is_in(
+        pl.Series(values, dtype=_named(_COUNTED[type(kind)])).cast(_named(_TYPES[type(kind)])).implode()
+    )
 
 
 def _compared(
@@ -104,7 +106,7 @@ def _compared(
     value = _value(kind, literal)
     if value is None:
         return None
-    of_its_type: pl.Expr = pl.lit(value, dtype=_COUNTED[type(kind)]).cast(_TYPES[type(kind)])
+    of_its_type: pl.Expr = pl.lit(value, dtype=_named(_COUNTED[type(kind)])).cast(_named(_TYPES[type(kind)]))
     compared: pl.Expr = _OPERATIONS[op](pl.col(names[name]), of_its_type)
     return compared
 

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-import polars as pl
 import pyarrow as pa
 
 from merganser.errors import InvalidInputError
 from merganser.ingest.python_values import array_of, has_maps
 from merganser.schema import types as t
+from merganser.schema.lazy_polars import pl
 
 _NUMBERS: Final = (t.Float, t.Double, t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Decimal)
 
@@ -28,7 +28,7 @@ def of_frame(data: Any, fields: Sequence[t.Field]) -> pa.Table | None:
     library = type(data).__module__.partition(".")[0]
     if library == "pandas" and hasattr(data, "columns"):
         return _of_pandas(data, fields)
-    return _of_polars(data) if isinstance(data, pl.DataFrame) else None
+    return _of_polars(data) if library == "polars" and isinstance(data, pl.DataFrame) else None
 
 
 def _of_polars(data: pl.DataFrame) -> pa.Table | None:

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 
 from merganser.merge.keys import polars_column
+from merganser.schema.lazy_polars import pl
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from merganser.schema.lazy_polars import pl
 
 Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -6,11 +6,11 @@ from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.parsing.json_scan import Bools
+from merganser.schema.lazy_polars import pl
 
 _SHORT_BYTES: Final = 15
 """Maximum bytes of integers that Arrow's decimals of 38 digits hold, whatever the bytes are."""

@@ -27,7 +27,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 
 from merganser.files.masks import load
@@ -44,6 +43,7 @@ from merganser.schema import row_kind
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema, arrow_type, nullable_schema
 from merganser.schema.internal_names import internal_name
+from merganser.schema.lazy_polars import pl
 from merganser.schema.same import same_rows
 from merganser.schema.table_schema import VALUE_COUNT, VALUE_KIND
 from merganser.schema.value_hashes import row_hashes

@@ -17,11 +17,11 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.schema.cast_values import items_of
+from merganser.schema.lazy_polars import pl
 
 Hashes: TypeAlias = "npt.NDArray[np.uint64]"
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,6 +29,7 @@ from merganser.scan.scan import Scan
 from merganser.scan.source import State
 from merganser.schema import types as t
 from merganser.schema.cast_text import to_text
+from merganser.schema.lazy_polars import pl
 from merganser.storage.env import Env
 
 _EXACT: Final = 65_536

@@ -644,7 +644,9 @@ class _Binder:
         text = f"({sides[0]}) {word}{'' if distinct or distinct is None else ' ALL'} ({sides[1]})"
         if distinct or distinct is None:
             columns = [Value(f'"c{i}"', kind) for i, kind in enumerate(kinds)]
-            shown, listed = (", ".join(value.text for value in row) for row in (map(positive_zero, columns), columns))
+            nested = isinstance(node, exp.Union)  # INTERSECT and EXCEPT give rows of the first side
+            made = [positive_zero(column, nested=nested) for column in columns]
+            shown, listed = (", ".join(value.text for value in row) for row in (made, columns))
             text = f"SELECT {shown} FROM ({text}) AS _set({listed})"
         names = [name for name, _ in left.columns]
         bound = Bound(text, list(zip(names, kinds, strict=True)))

@@ -996,10 +996,41 @@ def _spread(name: str) -> tuple[str, Function]:
     return name, Function(1, 1, make)
 
 
-def positive_zero(value: Value) -> Value:
-    """Return a floating point number with 0.0 in place of -0.0, as Spark has it in sets and keys of groups."""
-    kind = value.type
-    return replace(value, text=f"CAST({value.text} + 0 AS {duck(kind)})") if isinstance(kind, FLOATS) else value
+def positive_zero(value: Value, *, nested: bool = True) -> Value:
+    """Return a value with 0.0 in place of -0.0, as Spark has it in sets and keys of groups.
+
+    Args:
+        nested: also inside of ARRAYs, MAPs and ROWs.
+    """
+    if isinstance(value.type, FLOATS) or (nested and _holds_float(value.type)):
+        return replace(value, text=_positive(value.text, value.type, 0))
+    return value
+
+
+def _holds_float(kind: t.DataType) -> bool:
+    match kind:
+        case t.Array():
+            return _holds_float(kind.element)
+        case t.Map():
+            return _holds_float(kind.key) or _holds_float(kind.value)
+        case t.Row():
+            return any(_holds_float(f.type) for f in kind.fields)
+    return isinstance(kind, FLOATS)
+
+
+def _positive(x: str, kind: t.DataType, depth: int) -> str:
+    one = f"_z{depth}"
+    match kind:
+        case t.Array() if _holds_float(kind):
+            return f"list_transform({x}, lambda {one}: {_positive(one, kind.element, depth + 1)})"
+        case t.Map() if _holds_float(kind):
+            key, item = (_positive(f"({one}).{n}", k, depth + 1) for n, k in (("key", kind.key), ("value", kind.value)))
+            made = f"list_transform(map_entries({x}), lambda {one}: {{key: {key}, value: {item}}})"
+            return f"CASE WHEN {x} IS NOT NULL THEN CAST(map_from_entries({made}) AS {duck(kind)}) END"
+        case t.Row() if _holds_float(kind):
+            parts = [f"{quoted(f.name)}: {_positive(f'({x}).{quoted(f.name)}', f.type, depth)}" for f in kind.fields]
+            return f"CASE WHEN {x} IS NOT NULL THEN {{{', '.join(parts)}}} END"
+    return f"CAST({x} + 0 AS {duck(kind)})" if isinstance(kind, FLOATS) else x
 
 
 def _collect(values: list[Value]) -> Value:
