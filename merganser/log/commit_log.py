@@ -316,6 +316,7 @@ class _TableLog:
             snapshot.commit_identifier,
             files=contents.in_files,
             watermark=snapshot.watermark,
+            shortened=contents.shortened,
         )
         if contents.in_files:
             return self._sent_records(table, env, mark, {part: iter(()) for part in parts})

@@ -26,6 +26,7 @@ from merganser.meta.tracking import left_out
 from merganser.options import write as w
 from merganser.scan.forms import columns_of
 from merganser.scan.gaps import gap_of
+from merganser.scan.phases import may_retract
 from merganser.scan.plan_changes import files_published_by
 from merganser.scan.read import read_split
 from merganser.scan.split import PublishedSplit, ReadJob, What
@@ -43,11 +44,13 @@ class Contents:
         table: the table with the schema of the rows.
         buckets: by bucket, the files with its rows; in the order of the rows.
         in_files: the changes are in the files alone.
+        shortened: records in mode upsert say less than these files; see `Mark.shortened`.
     """
 
     table: TableDef
     buckets: dict[int, list[PublishedSplit]]
     in_files: bool = False
+    shortened: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -78,12 +81,14 @@ def contents_of(table: TableDef, env: Env, snapshot: Snapshot) -> Contents:
         found = files_published_by(table, env, snapshot, columns=columns, where=None, what=What.CHANGED)
         return Contents(table, {}, in_files=bool(found))
     buckets: dict[int, list[PublishedSplit]] = {}
+    retracts = False
     for directory, _, split in files_published_by(
         table, env, snapshot, columns=columns, where=None, what=What.CHANGED, by_bucket=False
     ):
         if split is not None:
             buckets.setdefault(int(directory.rpartition("bucket-")[2]), []).append(split)
-    return Contents(table, dict(sorted(buckets.items())))
+            retracts |= any(may_retract(table, file) for file in split.files)
+    return Contents(table, dict(sorted(buckets.items())), shortened=retracts and mode_of(table) == "upsert")
 
 
 def is_files_only(snapshot: Snapshot) -> bool:

@@ -62,14 +62,18 @@ def admin_of(table: TableDef) -> Any:
     return kafka.admin.AdminClient(client_settings(table))
 
 
-def partition_count(table: TableDef, client: Any, topic: str) -> int:
+def partition_count(table: TableDef, client: Any, topic: str, wait_s: float | None = None) -> int:
     """Return the number of partitions of a topic; 0: there is no such topic.
 
     Args:
         client: any client of the broker.
+        wait_s: maximum seconds that the broker may take to answer. None: `TIMEOUT_S`.
+
+    Raises:
+        StorageError: it did not.
     """
     with told(table, "ask for the topic"):
-        known = client.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+        known = client.list_topics(topic, timeout=wait_s or TIMEOUT_S).topics[topic]
         if known.error is not None:
             if known.error.code() == kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return 0

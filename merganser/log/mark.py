@@ -28,6 +28,7 @@ class Mark:
         ends: it is the last record of the commit in its partition.
         back: the table was rolled back to this snapshot.
         files: the changes of the snapshot are in the files alone, such as those of an overwrite.
+        shortened: the mode is upsert and the snapshot has rows of kind -U or -D, so the files have more than the log.
         time_ms: when the commit was made, in epoch milliseconds.
         watermark: that of the snapshot.
         user, identifier: the committer, and which of the committer's commits it is.
@@ -46,6 +47,7 @@ class Mark:
     files: bool = False
     back: bool = False
     watermark: int | None = None
+    shortened: bool = False
 
     def to_bytes(self) -> bytes:
         """Return the value of the header."""
@@ -62,9 +64,7 @@ class Mark:
         }
         if self.watermark is not None:
             told["watermark"] = self.watermark
-        told |= {
-            name: True for name, is_so in (("ends", self.ends), ("files", self.files), ("back", self.back)) if is_so
-        }
+        told |= {name: True for name in ("ends", "files", "back", "shortened") if getattr(self, name)}
         return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
 
     def shown(self) -> Snapshot:
@@ -105,6 +105,7 @@ def mark_from(data: bytes) -> Mark:
             told.get("files", False),
             told.get("back", False),
             told.get("watermark"),
+            told.get("shortened", False),
         )
     except (ValueError, TypeError, KeyError) as error:
         raise FormatError(f"a record of the log has a damaged header: {data[:200]!r}") from error

@@ -34,6 +34,7 @@ import pyarrow.compute as pc
 from merganser.cdc.batch import document
 from merganser.codec.json_lines import FLINK, joined, json_texts, literal, members
 from merganser.errors import FormatError
+from merganser.meta.table_def import TableDef
 from merganser.parsing.cells import Cells, utf8
 from merganser.parsing.cells import joined as joined_cells
 from merganser.parsing.json_layout import laid_out
@@ -41,11 +42,14 @@ from merganser.parsing.json_scan import NULL, OBJECT, TEXT, Bools, Ints
 from merganser.parsing.outcome import spread
 from merganser.parsing.rules import PLAIN, Rules
 from merganser.parsing.values import column as read_column
+from merganser.scan.forms import columns_of
+from merganser.scan.rows import with_schema
+from merganser.scan.split import What
 from merganser.schema import row_kind
 from merganser.schema import types as t
-from merganser.schema.arrow import nullable_schema, timestamp_unit
+from merganser.schema.arrow import arrow_schema, nullable_schema, timestamp_unit
 from merganser.schema.spans import spans
-from merganser.schema.table_schema import TableSchema
+from merganser.schema.table_schema import CHANGE_KIND, TableSchema
 
 Mode = Literal["all", "upsert"]
 
@@ -151,6 +155,22 @@ def _listed(texts: pa.Array) -> list[Any]:
     """Return texts as bytes, None for null."""
     found: list[Any] = texts.cast(pa.large_binary()).to_pylist()
     return found
+
+
+def changes_of(table: TableDef, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> pa.Table:
+    """Return the rows of log records: the column `_row_kind`, then the columns of the table.
+
+    Args:
+        table: with the schema of the records.
+        keys, values: of the records, in order.
+
+    Raises:
+        FormatError: a record is damaged; see `decode`.
+    """
+    schema = table.schema.shown
+    rows, kinds = decode(keys if schema.primary_keys else None, values, schema)
+    shown = rows.add_column(0, CHANGE_KIND.name, row_kind.symbols(kinds))
+    return with_schema(shown, arrow_schema(columns_of(What.CHANGED, table)))
 
 
 def decode(

@@ -14,23 +14,21 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from merganser.errors import StorageError
 from merganser.log.kafka import TIMEOUT_S, client_settings, kafka, partition_count, told, topic_of
 from merganser.log.mark import CONTROL_KEY, HEADER, Mark, mark_from
-from merganser.log.records import decode
+from merganser.log.records import changes_of
 from merganser.log.uncommitted import Flushed, FlushedRows, flushed_from, uncommitted_topic
 from merganser.meta.table_def import TableDef
-from merganser.scan.forms import columns_of
-from merganser.scan.rows import with_schema
-from merganser.scan.split import What
-from merganser.schema.arrow import arrow_schema
-from merganser.schema.row_kind import symbols
-from merganser.schema.table_schema import CHANGE_KIND
 
 _AT_ONCE: Final = 10_000
 """Maximum number of records that one poll takes from the client."""
 
 _ASSIGN_S: Final = 1.0
 """Seconds between checks for new partitions while no records arrive."""
+_ANSWER_S: Final = 2.0
+"""Maximum seconds that the broker may take to answer such a check. A reader that cannot wait for records waits so long
+once if the broker stops."""
 
 
 @dataclass
@@ -41,11 +39,13 @@ class LogCommit:
         mark: the header of its records.
         parts: keys and values of its records, by partition.
         ended: partitions whose last record has arrived.
+        size_bytes: of keys and values.
     """
 
     mark: Mark
     parts: dict[int, tuple[list[bytes | None], list[bytes | None]]] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)
+    size_bytes: int = 0
 
     @property
     def is_whole(self) -> bool:
@@ -53,20 +53,14 @@ class LogCommit:
         return len(self.ended) == self.mark.parts
 
     def rows(self, table: TableDef) -> pa.Table:
-        """Return the rows: the column `_row_kind`, then the columns of the table.
-
-        Args:
-            table: with the schema of the commit.
+        """Return the rows; see `changes_of`.
 
         Raises:
             FormatError: a record is damaged.
         """
         keys = [key for part in sorted(self.parts) for key in self.parts[part][0]]
         values = [value for part in sorted(self.parts) for value in self.parts[part][1]]
-        schema = table.schema.shown
-        rows, kinds = decode(keys if schema.primary_keys else None, values, schema)
-        shown = rows.add_column(0, CHANGE_KIND.name, symbols(kinds))
-        return with_schema(shown, arrow_schema(columns_of(What.CHANGED, table)))
+        return changes_of(table, keys, values)
 
 
 class LogTail:
@@ -75,9 +69,16 @@ class LogTail:
     Args:
         flushed_since_ms: also read the rows of an eventual log that are not committed, those that were sent from this
             time on, in epoch milliseconds. None: do not read them.
+
+    Attributes:
+        newest: the mark of the newest snapshot that the log has told of; None: of none yet.
+
+    Raises:
+        StorageError: the broker does not answer, or there is no topic.
     """
 
     def __init__(self, table: TableDef, flushed_since_ms: int | None = None) -> None:
+        self.newest: Mark | None = None
         self._went_back = False
         self._table = table
         self._topic = topic_of(table)
@@ -118,7 +119,14 @@ class LogTail:
     def _assign(self) -> None:
         """Read from partitions that were added since the last call."""
         self._assigned_at = time.monotonic()
-        count = partition_count(self._table, self._consumer, self._topic)
+        count = partition_count(self._table, self._consumer, self._topic, _ANSWER_S if self._assigned else None)
+        if not count:
+            raise StorageError(
+                f"cannot read the log of '{self._table.name}': there is no topic '{self._topic}'. The table and its "
+                "files are as they were. Make the topic again with `merganser log repair`, or set 'log.system' = "
+                "'none'.",
+                path=self._topic,
+            )
         new = [kafka.TopicPartition(self._topic, part) for part in range(self._assigned, count)]
         if not new:
             return
@@ -179,6 +187,8 @@ class LogTail:
         return found
 
     def _take(self, part: int, mark: Mark, messages: list[Any]) -> None:
+        if mark.back or self.newest is None or mark.snapshot > self.newest.snapshot:
+            self.newest = mark
         if mark.back:
             self._went_back = True
             # Only what this partition had before: other partitions may have given records of the history that follows.
@@ -193,6 +203,7 @@ class LogTail:
             found.pop()
         keys += [key for key, _ in found]
         values += [value for _, value in found]
+        commit.size_bytes += sum(len(key or b"") + len(value or b"") for key, value in found)
         if mark.ends:
             commit.ended.add(part)
 
@@ -218,6 +229,11 @@ class LogTail:
         number = min(self._commits)[0]
         found = [one for key, one in self._commits.items() if key[0] == number]
         return found[0] if len(found) == 1 and found[0].is_whole else None
+
+    @property
+    def held_bytes(self) -> int:
+        """Size of the records of commits that were not handed over yet."""
+        return sum(one.size_bytes for one in self._commits.values())
 
     def was_rolled_back(self) -> bool:
         """Return whether the table was rolled back since the last call."""

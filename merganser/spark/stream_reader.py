@@ -24,6 +24,7 @@ from merganser.errors import MerganserError
 from merganser.expr.predicate import Predicate
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r
+from merganser.options import write as w
 from merganser.scan.split import What
 from merganser.schema import types as t
 from merganser.spark.splits import balanced, weight_of
@@ -102,7 +103,13 @@ class StreamRequest:
     def batches(self) -> TableBatches:
         """Return the batches of the table."""
         return TableBatches(
-            self.table, self.env, what=self.what, columns=self.columns, where=self.where, limits=self.limits
+            self.table,
+            self.env,
+            what=self.what,
+            columns=self.columns,
+            where=self.where,
+            limits=self.limits,
+            listens=True,
         )
 
     def planned(self, batches: Any, start: Position | None, end: Position, schema: pa.Schema) -> list[InputPartition]:
@@ -175,8 +182,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             self._batches.keep(known)
         stays = self._batches.value(known) if start is None else start
         now = self._env.seconds()
-        if known.splits is None and self._head is None and now - self._looked < self._look_seconds:
-            return stays
+        if known.splits is None and self._head is None:
+            rest = min(self._look_seconds, _LOOK_SECONDS) if self._batches.listens() else self._look_seconds
+            if now - self._looked < rest and not self._batches.hears:
+                return stays
         end = self._batches.advance(known, limited=limited, head=self._head)
         if end == known:
             self._looked = now
@@ -194,6 +203,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             with contextlib.suppress(MerganserError):
                 lag = self._batches.lag(end)
                 self._lag = {"snapshot": lag.newest, "lag_snapshots": lag.snapshots, "lag_seconds": lag.seconds}
+                if self._table.options.get(w.LOG_SYSTEM) != "none" or self._batches.heard:
+                    self._lag["log_snapshots"] = self._batches.heard
             self._lag_of, self._lag_looked = end, now
         return self._lag
 
@@ -217,6 +228,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         position = self._batches.position(end)
         if position is not None:
             self._batches.keep(position)
+
+    def stop(self) -> None:
+        self._batches.close()
 
 
 class RequestSource(DataSource):  # type: ignore[misc]

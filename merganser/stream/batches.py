@@ -24,6 +24,7 @@ from merganser.files.masks import vectors_by_bucket
 from merganser.files.read import is_small
 from merganser.meta.consumers import ConsumerStore, check_consumer_id, stays_known_ms
 from merganser.meta.data_file import ADD, DELETE
+from merganser.meta.followed import as_of
 from merganser.meta.lag import Lag, lag_of
 from merganser.meta.snapshot import OVERWRITE, Snapshot, same_snapshot
 from merganser.meta.snapshots import SnapshotStore
@@ -45,7 +46,9 @@ from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
 from merganser.stream.line import Line, check_columns_stay
+from merganser.stream.logged import Heard, LoggedCommit, LoggedPart, logged_turns
 from merganser.stream.starts import start_of
+from merganser.stream.waiting import LOG_BYTES_MAX, Waiting
 
 _VERSION: Final = 1
 _FILES_TOGETHER: Final = 512
@@ -212,7 +215,7 @@ class Part:
                 yield rows if self.form is None else self.form.shown(rows)
 
 
-Turn = tuple[Part, ...]
+Turn = tuple[Part, ...] | tuple[LoggedPart, ...]
 """Parts that are read one after the other."""
 
 _ANY_BUCKET: Final = "any"
@@ -285,6 +288,7 @@ class TableBatches:
         where: rows to return; None: all.
         limits: how much a batch may have.
         by_bucket: rows are read bucket by bucket, also where keys move between these.
+        listens: take rows from the log of the table, if it has one and the form of the changes is there.
 
     Raises:
         InvalidInputError: an option that a stream does not have.
@@ -300,6 +304,7 @@ class TableBatches:
         where: Predicate | None,
         limits: Limits = UNLIMITED,
         by_bucket: bool = False,
+        listens: bool = False,
     ) -> None:
         self._action = f"cannot follow '{table.name}'"
         check_batches(table, self._action)
@@ -319,6 +324,12 @@ class TableBatches:
         self._plans: dict[int, list[Part]] = {}
         self._taken: dict[int, list[Part]] = {}
         self._snapshots: dict[int, Snapshot] = {}
+        # The rows of a batch are those of its positions, whoever reads them: so the log has to say what the files say.
+        exact = what is not What.MERGED
+        plain = what in (What.CHANGED, What.MERGED) and table.options.get(r.STREAMING_READ_SNAPSHOT_DELAY) is None
+        self._log = Waiting(self._table, env, listens=listens and plain and not by_bucket, exact=exact)
+        self._heard = Heard()
+        self._options_of = table.schema.id
         self._waiting_since: float | None = None
         self._kept: int | None = None
         self._kept_ms = 0
@@ -402,6 +413,24 @@ class TableBatches:
         """Return the newest snapshot; 0: there is none."""
         return self._store.latest_id() or 0
 
+    def listens(self) -> bool:
+        """Return whether the log of the table tells of the next commit."""
+        return self._log.listens()
+
+    @property
+    def hears(self) -> bool:
+        """Whether the log is asked next, which costs no request to the store, and not the files."""
+        return not self._log.looks
+
+    @property
+    def heard(self) -> int:
+        """Number of snapshots whose changes batches have taken from the log."""
+        return self._heard.count
+
+    def close(self) -> None:
+        """Stop listening to the log."""
+        self._log.close()
+
     def advance(self, start: Position, *, limited: bool = True, head: int | None = None) -> Position:
         """Return how far the next batch goes; `start` itself: there is nothing to read yet.
 
@@ -420,7 +449,14 @@ class TableBatches:
         room = self._room(self._limits if limited else UNLIMITED)
         if start.splits is not None:
             return self._through_state(start, room)
-        at = self._through_changes(start, room, head)
+        self._heard.pass_by(start.next)
+        at = self._through_log(start, room, limited=limited) if head is None and not start.files else None
+        if at is None:
+            self._note_last(start)
+            last = self._line.last
+            at = self._through_changes(start, room, head)
+            if not room.files:  # `start` is returned, unless it passes many snapshots
+                self._line.last = last
         least = self._limits.min_rows
         if limited and head is None and least is not None and at != start and room.rows < least and self._waits():
             return start
@@ -445,6 +481,10 @@ class TableBatches:
         """
         found: list[Part] = []
         begins = start is None or start.splits is not None
+        if start is not None and not (begins or start.files or end.files):
+            logged = self._heard.between(start.next, end.next)
+            if logged is not None:
+                return logged_turns(logged, self._table, self._what, self._columns, self._where)
         anew: set[str] = set()
         if begins and end.state is not None:
             found += self._state_parts(end)[0 if start is None else start.splits : end.splits]
@@ -489,7 +529,10 @@ class TableBatches:
         """Return how far a position is behind the table. A snapshot that was read in part counts as not read."""
         unread = position.next if position.splits is None else position.state
         assert unread is not None
-        return lag_of(self._store, unread, self._store.latest())
+        newest = self._log.newest
+        if newest is None or newest.id < unread - 1:
+            newest = self._store.latest()
+        return lag_of(self._store, unread, newest)
 
     def _passes(self, start: Position, end: Position) -> bool:
         """Return whether a batch without rows is worth its cost."""
@@ -531,13 +574,35 @@ class TableBatches:
             return replace(start, splits=taken, of=len(parts))
         return self._at(replace(start, splits=None, of=None))
 
+    def _through_log(self, start: Position, room: Room[Any], *, limited: bool) -> Position | None:
+        """Return how far the log tells to go. None if it is time to look at the files."""
+        if self._log.looks:
+            return None
+        limits = self._limits if limited else UNLIMITED
+        at, size_bytes = start, 0
+        while (commit := self._log.heard(at.next)) is not None:
+            snapshot, portion = commit.mark.shown(), LoggedCommit(commit)
+            if self._is_behind_the_end(snapshot):
+                return at
+            if not limits.allow(portion.files, portion.rows, portion.size_bytes):  # files can be taken in part
+                self._log.look()
+                break
+            size_bytes += portion.size_bytes
+            if size_bytes > LOG_BYTES_MAX or not room.takes(portion):
+                break
+            self._heard.add(at.next, commit)
+            self._line.last = snapshot
+            at = replace(at, next=snapshot.id + 1, after_ms=snapshot.time_millis)
+        return None if at == start and self._log.looks else at
+
     def _through_changes(self, start: Position, room: Room[Any], head: int | None) -> Position:
         at = start
-        self._note_last(start)
         while head is None or at.next <= head:
             snapshot = self._line.get(at.next, waits=True)
             if snapshot is None or self._is_behind_the_end(snapshot):
+                self._caught_up()
                 break
+            self._follow_options(snapshot)
             check_columns_stay(self._table, self._env, snapshot, self._action)
             self._refuse_gap(snapshot)
             self._forget_unless_planned(snapshot)
@@ -553,6 +618,19 @@ class TableBatches:
             self._line.last = snapshot
             at = replace(at, next=at.next + 1, files=0, after_ms=snapshot.time_millis, part_ms=None)
         return at
+
+    def _caught_up(self) -> None:
+        """Let the log tell of what comes, if there is one, since the files have no more."""
+        if self._log.may_be_rolled_back:
+            self._heard.clear()
+            self._line.check_unbroken()
+        self._log.looked(self._table.options.get(r.CONTINUOUS_DISCOVERY_INTERVAL).total_seconds() * 1000)
+
+    def _follow_options(self, snapshot: Snapshot) -> None:
+        """Take note if the table has got a log, or has none any more."""
+        if snapshot.schema_id > self._options_of:
+            self._options_of = snapshot.schema_id
+            self._log.altered(replace(self._table, options=as_of(self._table, self._env, snapshot.schema_id).options))
 
     def _forget_unless_planned(self, snapshot: Snapshot) -> None:
         """Forget all plans if that of a snapshot was made for another one of its id, which a rollback has removed."""

@@ -28,6 +28,7 @@ from merganser.meta.snapshot import OVERWRITE, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r
+from merganser.options import write as w
 from merganser.scan.changes import Changes, gap, rows_as, visible
 from merganser.scan.forms import WHOLE_CHANGES, columns_of
 from merganser.scan.gaps import Gap, gap_of, refusal
@@ -150,7 +151,8 @@ class TableStream(Iterator[pa.Table | Gap]):
         self._shown = Shown(table, env, resumed=position is not None) if plain and is_eventual(table) else None
         shown = self._shown
         since_ms = None if shown is None else lambda: shown.since_ms(self._line.last)
-        self._waiting = Waiting(table, env, listens=follow and plain, since_ms=since_ms)
+        complete = table.options.get(w.CHANGELOG_PRODUCER) != "none"  # without -U, sums of its readers would be wrong
+        self._waiting = Waiting(table, env, listens=follow and plain, exact=complete, since_ms=since_ms)
         self._kept: int | None = None
         self._kept_ms = 0
         if self._consumer is not None and self._initial is None:  # of a state that is half read nothing is kept
@@ -231,7 +233,7 @@ class TableStream(Iterator[pa.Table | Gap]):
                     return found, None
                 if not self._follow:
                     return None, None
-                if self._waiting.was_rolled_back:
+                if self._waiting.may_be_rolled_back:
                     self._line.check_unbroken()
                 self._waiting.looked(interval_ms)
             self._stay_known()
@@ -302,7 +304,7 @@ class TableStream(Iterator[pa.Table | Gap]):
     def _logged(self, snapshot: Snapshot, commit: LogCommit) -> pa.Table:
         """Return what the log has of a snapshot."""
         table = self._current(snapshot)
-        rows = commit.rows(as_of(table, self._env, snapshot.schema_id))
+        rows = commit.rows(table)
         return rows if self._shown is not None else self._asked(rows)
 
     def _exchanged(self, table: TableDef, snapshot: Snapshot) -> pa.Table:
@@ -349,6 +351,7 @@ class TableStream(Iterator[pa.Table | Gap]):
         if lacking:
             raise self._changed(snapshot, f"there is no column '{lacking[0]}' any more.")
         self._table, self._where = there, where
+        self._waiting.altered(there)
         return self._table
 
     def _changed(self, snapshot: Snapshot, why: str) -> ConflictError:

@@ -528,7 +528,7 @@ def test_a_log_whose_records_have_all_expired_is_not_sent_again(warehouse: mg.Ca
 
 def test_records_of_two_histories_make_no_commit_together() -> None:
     tail = LogTail.__new__(LogTail)
-    tail._commits, tail._went_back = {}, False
+    tail._commits, tail._went_back, tail.newest = {}, False, None
     old, new = _mark(6, "old"), _mark(6, "new")
     tail._take(1, old, [_Message(b"{}", b"old")])
     tail._take(1, _mark(5, "five", back=True), [_Message(CONTROL_KEY, b"")])
