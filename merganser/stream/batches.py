@@ -587,9 +587,9 @@ class TableBatches:
             if not limits.allow(portion.files, portion.rows, portion.size_bytes):  # files can be taken in part
                 self._log.look()
                 break
-            size_bytes += portion.size_bytes
-            if size_bytes > LOG_BYTES_MAX or not room.takes(portion):
+            if (size_bytes and size_bytes + portion.size_bytes > LOG_BYTES_MAX) or not room.takes(portion):
                 break
+            size_bytes += portion.size_bytes
             self._heard.add(at.next, commit)
             self._line.last = snapshot
             at = replace(at, next=snapshot.id + 1, after_ms=snapshot.time_millis)

@@ -23,7 +23,6 @@ from merganser.storage.protocol import Storage
 if TYPE_CHECKING:
     from merganser.log.tail import LogCommit
 
-_ADDED: Final = pa.array(["+I", "+U"])
 _RECORD_COST: Final = 16
 """Bytes of a data file that are read in the time of one byte of a record, about."""
 
@@ -77,7 +76,7 @@ class LoggedPart:
 
         rows = changes_of(self.table, self.keys, self.values)
         if self.what is What.MERGED:
-            rows = rows.filter(pc.is_in(rows.column(CHANGE_KIND.name), _ADDED))
+            rows = rows.filter(pc.is_in(rows.column(CHANGE_KIND.name), pa.array(["+I", "+U"])))
         if self.where is not None:
             rows = self.where.apply(rows)
         yield rows.select([field.name for field in self.columns])
