@@ -74,6 +74,7 @@ def test_a_history_that_tasks_write_and_read_is_as_the_oracle_says(
     )
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("seed", [9, 21])
 def test_a_history_that_draws_everything_is_as_the_model_says_on_spark(spark: SparkSession, seed: int) -> None:
     zone = spark.conf.get("spark.sql.session.timeZone")

@@ -30,6 +30,7 @@ def _row(number: int, v: int) -> dict[str, Any]:
     return {**dict.fromkeys(_NAMES, number), "v": v}
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("options", [{"dynamic-bucket.target-row-num": "2"}, None], ids=str)
 def test_odd_names_work_with_every_verb(
     spark: SparkSession, catalog: mg.Catalog, options: dict[str, str] | None, tmp_path: Path

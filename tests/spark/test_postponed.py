@@ -14,6 +14,7 @@ import merganser.spark as ms
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.campaign(1 / 2)
 def test_streams_wait_and_batches_go_at_once(spark: SparkSession, catalog: mg.Catalog, tmp_path: Path) -> None:
     options = {"bucket": "-2", "postpone.default-bucket-num": "3"}
     schema = {"id": "BIGINT", "g": "INT", "v": "STRING"}

@@ -14,6 +14,7 @@ import merganser.spark as ms
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("options", [{"bucket": "-1"}, {"bucket": "2", "bucket-key": "k"}], ids=["scalable", "queue"])
 def test_a_stream_joins_its_small_files_and_keeps_the_order_of_a_queue(
     spark: SparkSession, catalog: mg.Catalog, tmp_path: Path, options: dict[str, str]
