@@ -48,7 +48,9 @@ _COPY_BYTES: Final = 4 << 20
 
 
 def _without_log(now: TableDef) -> TableSchema:
-    options = dict.fromkeys((w.LOG_SYSTEM.key, w.KAFKA_TOPIC.key))
+    options = dict.fromkeys(
+        option.key for option in (w.LOG_SYSTEM, w.KAFKA_TOPIC, w.LOG_CONSISTENCY, w.LOG_CHANGELOG_MODE)
+    )
     return replace(now.schema, options=now.schema.options.merged(options))
 
 

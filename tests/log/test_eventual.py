@@ -304,6 +304,21 @@ def test_tables_whose_flushed_rows_are_not_their_rows_are_refused(
     assert _topics(broker) == before
 
 
+def test_a_clone_and_a_branch_have_no_log(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker, **{"log.changelog-mode": "upsert"})
+    table.write([{"k": 1, "v": "a"}])
+    other = warehouse.clone("db.t", "db.other")
+    other.write([{"k": 2, "v": "b"}])
+    assert sorted(row["k"] for row in other.read().to_pylist()) == [1, 2]
+    table.branches.create("b")
+    with table.branch("b").writer() as writer:
+        writer.write([{"k": 3, "v": "c"}])
+        with pytest.raises(InvalidInputError, match="flush shows rows before their commit"):
+            writer.flush()
+        writer.commit()
+    assert [record["snapshot"] for record in _records(table)] == [1]
+
+
 @pytest.mark.spark
 def test_tasks_of_spark_show_rows_before_the_commit(spark: Any, warehouse: mg.Catalog, broker: Broker) -> None:
     import merganser.spark as ms
