@@ -26,12 +26,13 @@ from merganser.errors import CommitUnknownError, ConflictError, MerganserError, 
 from merganser.log.mark import CONTROL_KEY, HEADER, Mark, mark_from
 from merganser.log.status import repair_log
 from tests.log.broker import Broker, running
+from tests.log.queries import Query
 from tests.soak.driver import report
 from tests.soak.tables import TABLES, Judge, Replay, SoakTable, arrow
 from tests.soak.workers import Place, commit
 
 WRITERS: Final = 2
-ROLES: Final = (("writer", WRITERS), ("upkeep", 1), ("roller", 2), ("follower", 6), ("consumer", 1))
+ROLES: Final = (("writer", WRITERS), ("upkeep", 1), ("roller", 2), ("follower", 6), ("consumer", 1), ("query", 4))
 _KEEPS: Final = {"changelog.num-retained.min": "1000000", "changelog.num-retained.max": "1000000"}
 _UPSERTS, _LINES = (next(table for table in TABLES if table.name == name) for name in ("upserts", "lines"))
 _EAGER: Final = {"log.consistency": "eventual", "bucket": "-1", "dynamic-bucket.target-row-num": "500"}
@@ -73,7 +74,7 @@ class Campaign:
                     alive[slot] = _started(place, slot, rng.randrange(1 << 30))
                 self._storm(place, own, alive, rng)
                 self.numbers["seconds under load"] = round(time.perf_counter() - start, 1)
-                for slot in [slot for slot in alive if slot[0] not in ("follower", "consumer")]:
+                for slot in [slot for slot in alive if slot[0] not in ("follower", "consumer", "query")]:
                     _kill(alive.pop(slot))
                 _in_child(lambda: _settle(place))
                 problems = _failures(place) or self._caught_up(place)
@@ -131,6 +132,12 @@ class Campaign:
                 at = int(file.read_text() or 0) if file.exists() else 0
                 if at < newest[name]:
                     late.append(f"follower {number} of {name} is at snapshot {at} of {newest[name]}")
+            for number, table in enumerate(LOGGED):
+                offset, rows = _checkpoint(place, number)
+                if (offset or {}).get("next", 0) <= newest[table.name]:
+                    late.append(f"query of {table.name} is at {offset} of {newest[table.name]}")
+                elif sorted(map(repr, rows)) != sorted(map(repr, place.open(table.name).read().to_pylist())):
+                    late.append(f"query of {table.name} has other rows than the table")
         return _failures(place) or late
 
     def _count(self, place: Place) -> None:
@@ -188,7 +195,10 @@ def _repair(path: str) -> None:
 
 def _work(place: Place, role: str, number: int, seed: int) -> None:
     rng = random.Random(seed)
-    roles = {"writer": _write, "upkeep": _upkeep, "roller": _roll, "follower": _follow, "consumer": _consume}
+    roles = {
+        "writer": _write, "upkeep": _upkeep, "roller": _roll, "follower": _follow, "consumer": _consume,
+        "query": _query,
+    }  # fmt: skip
     try:
         roles[role](place, number, rng)
     except BaseException as error:
@@ -320,6 +330,52 @@ def _follow(place: Place, number: int, rng: random.Random) -> None:
                 if sorted(map(repr, there)) != sorted(map(repr, rows.values())):
                     place.fail(f"follower {number} of {table.name}: snapshot {now} differs")
         file.write_text(str(at))
+
+
+def _query(place: Place, number: int, rng: random.Random) -> None:
+    """Read a table as a query of Spark does. The checkpoint holds what a sink that writes each batch once has."""
+    table = LOGGED[number]
+    opened, events = place.open(table.name), place.events("query")
+    offset, found = _checkpoint(place, number)
+    rows = {_key(table, row): row for row in found}
+    query = Query(opened.with_options({"continuous.discovery-interval": "600 s"}), offset)
+    while True:
+        start, heard = query.offset, query.heard
+        changes = query.step()
+        if query.offset == start:
+            time.sleep(0.02)
+            continue
+        if rng.random() < 0.2:  # as after a crash between the plan of a batch and its end
+            try:
+                again = Query(opened).read(start, query.offset)
+            except MerganserError:
+                again = changes
+            if sorted(map(repr, again)) != sorted(map(repr, changes)):
+                place.fail(f"query of {table.name}: other rows when the batch to {query.offset} is repeated")
+            events.note("batch repeated")
+        for row in changes:
+            kind, key = row.pop("_row_kind"), _key(table, row)
+            if not table.keyed and key in rows:
+                place.fail(f"query of {table.name}, batch to {query.offset}: {row} twice")
+            if kind in ("-D", "-U"):
+                rows.pop(key, None)
+            else:
+                rows[key] = row
+        events.note(f"{table.name}: batch from the {'log' if query.heard > heard else 'files'}")
+        file = place.root / f"query-{number}"
+        file.with_suffix(".new").write_text(json.dumps([query.offset, list(rows.values())]))
+        file.with_suffix(".new").replace(file)
+
+
+def _key(table: SoakTable, row: dict[str, Any]) -> Any:
+    return row["k"] if table.keyed else (row["k"], row["n"])
+
+
+def _checkpoint(place: Place, number: int) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+    """Return the offset after the last batch of a query, and the rows that its batches have made."""
+    file = place.root / f"query-{number}"
+    offset, rows = json.loads(file.read_text()) if file.exists() else (None, [])
+    return offset, rows
 
 
 def _consume(place: Place, number: int, rng: random.Random) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from tests.log.broker import Broker
 
+pytest.importorskip("pyspark")
+
 
 @pytest.mark.campaign(1 / 2)
 @pytest.mark.broker

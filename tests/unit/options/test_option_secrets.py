@@ -17,6 +17,7 @@ from merganser.options.secrets import HIDDEN, check_no_secrets, is_secret, shown
         "fs.s3a.access.key", "fs.s3a.secret.key", "fs.s3a.session.token", "fs.s3a.encryption.key",
         "fs.s3a.bucket.b.secret.key", "fs.oss.accessKeyId", "fs.oss.accessKeySecret", "fs.oss.securityToken",
         "fs.azure.account.key.acct.blob.core.windows.net", "fs.azure.sas.c.acct.blob.core.windows.net",
+        "kafka.sasl.password", "kafka.ssl.key.pem", "kafka.ssl.key.password",
         "fs.azure.account.oauth2.client.secret", "fs.cosn.userinfo.secretId", "fs.obs.access.key",
         "az.account-key", "az.sas-token", "gs.service-account-key", "gs.bearer-token", "AWS_SECRET_ACCESS_KEY",
         "kafka.properties.sasl.jaas.config", "kafka.ssl.keystore.password", "jdbc.pwd", "metastore.passwd",
