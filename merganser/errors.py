@@ -178,3 +178,15 @@ class InvariantError(MerganserError):
     """A bug of merganser. Nothing was written."""
 
     code = "invariant"
+
+
+def check_flags(what: str, **flags: object) -> None:
+    """Raise InvalidInputError if a flag is not a bool: `"no"` and `"false"` are true in Python.
+
+    Args:
+        what: the beginning of the message, such as "cannot write to 'db.orders'".
+        flags: the values, by the names of their arguments.
+    """
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise InvalidInputError(f"{what}: {name} is {value!r:.50}. Give True or False. Nothing was changed.")

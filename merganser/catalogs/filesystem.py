@@ -34,6 +34,7 @@ from merganser.errors import (
     StorageError,
     UnsupportedError,
     a_type,
+    check_flags,
 )
 from merganser.files.index import check_filters
 from merganser.files.layout import check_formats
@@ -122,6 +123,7 @@ class Catalog:
             AlreadyExistsError: a database with this name exists.
         """
         check_name(name, what="database")
+        check_flags(f"cannot create database '{name}'", if_not_exists=if_not_exists)
         if name == SYSTEM:
             raise InvalidInputError(
                 f"cannot create the database '{name}': it is that of the system tables of the catalog, such as "
@@ -147,6 +149,7 @@ class Catalog:
             InvalidInputError: it has tables, and cascade is off.
         """
         check_name(name, what="database")
+        check_flags(f"cannot drop database '{name}'", if_exists=if_exists, cascade=cascade)
         if not self._has_database(name):
             if if_exists:
                 return
@@ -212,6 +215,7 @@ class Catalog:
             CommitUnknownError: the store lost the reply; check whether the table exists.
         """
         parsed = self._plain_name(name)
+        check_flags(f"cannot create '{parsed}'", if_not_exists=if_not_exists)
         self._require_database(parsed.database)
         paths = TablePaths(self._table(parsed))
         store = SchemaStore(paths, self.env)
@@ -336,6 +340,7 @@ class Catalog:
             NotFoundError: the table does not exist.
         """
         parsed = self._plain_name(name)
+        check_flags(f"cannot drop '{parsed}'", if_exists=if_exists)
         paths = TablePaths(self._table(parsed))
         store = SchemaStore(paths, self.env)
         if not store.exists():
@@ -377,6 +382,7 @@ class Catalog:
             UnsupportedError: the store cannot rename in one step, and `no_writers` is false; nothing was changed.
         """
         old, new = self._plain_name(name), self._plain_name(new_name)
+        check_flags(f"cannot rename '{old}' to '{new}'", no_writers=no_writers)
         source, target = TablePaths(self._table(old)), TablePaths(self._table(new))
         if not SchemaStore(source, self.env).exists():
             self._require_database(old.database)

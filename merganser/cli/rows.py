@@ -172,6 +172,8 @@ def load(
         )
         for pattern in files
     ]
+    for found, rows in given:
+        rows.check_directories(found.paths)
     taken = 0
 
     def counted(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:

@@ -50,7 +50,14 @@ from merganser.erase.report import Erasure, Holding
 from merganser.erase.rewriting import RewritingJob
 from merganser.erase.search import Finder, SearchJob
 from merganser.erase.sought import Sought, among
-from merganser.errors import CommitUnknownError, ConflictError, FormatError, InvalidInputError, MerganserError
+from merganser.errors import (
+    CommitUnknownError,
+    ConflictError,
+    FormatError,
+    InvalidInputError,
+    MerganserError,
+    check_flags,
+)
 from merganser.expr.predicate import Predicate
 from merganser.expr.setting import Setting
 from merganser.files.masks import NO_VECTORS, vectors_by_bucket
@@ -130,8 +137,7 @@ def erasing(
     action = f"cannot erase rows of '{table.name}'"
     found = filter_of(where, table, action, setting)
     check_user(commit_user, action)
-    if not isinstance(everywhere, bool):
-        raise InvalidInputError(f"{action}: everywhere is {everywhere!r:.50}. Give True or False. Nothing was written.")
+    check_flags(action, everywhere=everywhere)
     user = commit_user or env.new_id()
     return Erasing(table, env, found, str(where), action, everywhere, user, run, run_compactions)
 

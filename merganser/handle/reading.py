@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from merganser.errors import InvalidInputError
+from merganser.errors import InvalidInputError, check_flags
 from merganser.expr.setting import Setting
 from merganser.expr.text import to_predicate
 from merganser.handle.base import TableBase
@@ -204,6 +204,7 @@ class ReadVerbs(TableBase):
             options: where it starts among them.
             columns: names of columns of the form, in their order.
         """
+        check_flags(f"cannot follow '{self.name}'", follow=follow)
         definition = (self.with_options(options) if options else self).definition
         check_scan_options(definition.options, what=f"cannot follow '{self.name}'")
         fields = checked_columns(what, definition)

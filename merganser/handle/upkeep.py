@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from merganser.errors import FormatError, InvalidInputError, MerganserError
+from merganser.errors import FormatError, InvalidInputError, MerganserError, check_flags
 from merganser.expr.setting import Setting
 from merganser.expr.text import to_predicate
 from merganser.files.masks import marked_rows
@@ -117,6 +117,7 @@ class UpkeepVerbs(TableBase):
             on after a damaged file. A finding whose `is_fault` is false says that the check cannot tell: the rows of
             some data files have no checksum.
         """
+        check_flags(f"cannot check '{self.name}'", quick=quick)
         return (*check_table(self.definition, self.env, quick=quick), *check_leases(self.definition, self.env))
 
     def advice(self) -> tuple[Advice, ...]:
@@ -185,6 +186,7 @@ class UpkeepVerbs(TableBase):
             FormatError: metadata is damaged, so it is unknown which files are needed; nothing was removed.
             StorageError: the store failed; the snapshots that still exist have all their files.
         """
+        check_flags(f"cannot expire snapshots of '{self.name}'", dry_run=dry_run)
         retention = snapshot_retention(
             self.definition.options,
             self.env.now_ms(),
@@ -209,6 +211,7 @@ class UpkeepVerbs(TableBase):
             UnsupportedError: the expiration strategy is a Java class.
             ConflictError: other writers committed again and again; some partitions may have been dropped.
         """
+        check_flags(f"cannot expire partitions of '{self.name}'", dry_run=dry_run)
         if dry_run:
             return expired_partitions(self.definition, self.env, None)
         return expire_partitions(self.definition, self.env)
@@ -228,6 +231,7 @@ class UpkeepVerbs(TableBase):
             FormatError: metadata is damaged, so it is unknown which files are needed; nothing was removed.
             StorageError: the store failed; only orphans were removed.
         """
+        check_flags(f"cannot remove orphans of '{self.name}'", dry_run=dry_run)
         limit_ms = self.env.now_ms() - DAY_MS if older_than is None else epoch_ms(older_than)
         return remove_orphans(self.definition, self.env, older_than_ms=limit_ms, dry_run=dry_run)
 
@@ -241,6 +245,7 @@ class UpkeepVerbs(TableBase):
         setting: Setting | None = None,
     ) -> CompactionRequest:
         """Return the checked request of a call of `compact`; its texts are in UTC unless a setting is given."""
+        check_flags(f"cannot compact '{self.name}'", full=full)
         setting = setting or self.setting("UTC")
         through = to_predicate(where, self.definition.schema.user_fields, setting=setting)
         if through is not None and not through.columns <= set(self.partition_by):

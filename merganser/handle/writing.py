@@ -353,6 +353,7 @@ class WriteVerbs(TableBase):
             )
             if self.definition.options.get(w.MERGE_SCHEMA):  # columns of files without a heading stay those of then
                 rows = replace(rows, fields=fields_for(self.definition, self.env, files))
+            rows.check_directories(found.paths)
             title = f"loading {self.name}"
             with self.env.progress.work(title, size_bytes=sum(found.sizes), steps=len(found.paths)) as work:
 

@@ -18,14 +18,14 @@ import glob
 import itertools
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from merganser.errors import FormatError, InvalidInputError, MerganserError, NotFoundError, a_type
+from merganser.errors import FormatError, InvalidInputError, MerganserError, NotFoundError, a_type, check_flags
 from merganser.ingest import parquet
 from merganser.ingest.data_files import DataFileRows
 from merganser.ingest.file_options import FORMATS, CsvFormat, FileOptions, file_options, file_rules
@@ -38,6 +38,7 @@ from merganser.ingest.folders import (
     known_format,
     partition_columns,
     partition_of,
+    value_of,
 )
 from merganser.ingest.text import csv_tables, json_tables
 from merganser.meta.table_def import TableDef
@@ -45,8 +46,6 @@ from merganser.options.registry import did_you_mean
 from merganser.options.write import MERGE_SCHEMA, PARTITION_DEFAULT_NAME, TIMESTAMP_PRECISION
 from merganser.parsing.rules import Rules
 from merganser.schema import types as t
-from merganser.schema.arrow import arrow_type
-from merganser.schema.casts import CastError, cast_array
 from merganser.storage.local import LocalStorage
 from merganser.storage.open import storage_beside
 from merganser.storage.protocol import Storage
@@ -148,6 +147,16 @@ class RowFiles:
                     own = DataFileRows(file, form, path).schema
         return self._with_partition(own.empty_table(), path).schema
 
+    def check_directories(self, paths: Iterable[str]) -> None:
+        """Check what the directories of files say, before a file is read.
+
+        Raises:
+            InvalidInputError: a text does not fit its column; names a file of the directory, the column and the text.
+        """
+        said = {(name, text): path for path in paths for name, text in self._partition(path)}
+        for (name, text), path in said.items():
+            self._value(text, name, path)
+
     def portions(self, path: str) -> list[Portion]:
         """Return the rows of a file in portions as small as they can be read, in order.
 
@@ -235,25 +244,17 @@ class RowFiles:
 
     def _with_partition(self, table: pa.Table, path: str) -> pa.Table:
         """Return rows of a file with what its directories say, which takes the place of a column of that name."""
-        kinds = {column.name: column.type for column in self.fields}
         for name, text in self._partition(path):
-            kind = kinds.get(name, t.string()).with_nullable(True)
-            try:
-                found = cast_array(pa.array([text], pa.string()), t.string(), kind)
-            except (CastError, MerganserError, pa.ArrowException):
-                found = pa.nulls(1, arrow_type(kind))
-            if text is not None and found.null_count:
-                raise InvalidInputError(
-                    f"cannot read the rows of '{path}': its directory says that '{name}' is '{text}', which is no "
-                    f"{kind}. Nothing was written.",
-                    path=path,
-                    column=name,
-                    value=text,
-                )
+            found = self._value(text, name, path)
             if name in table.column_names:
                 table = table.drop_columns([name])
             table = table.append_column(name, found.take(pa.array(np.zeros(table.num_rows, np.int64))))
         return table
+
+    def _value(self, text: str | None, name: str, path: str) -> pa.Array:
+        kind = next((column.type for column in self.fields if column.name == name), t.string())
+        what, end = "cannot load files: the", "Nothing was written."
+        return value_of(text, name, kind, self.rules, path=path, what=what, end=end)
 
     def _text(self, path: str) -> pa.NativeFile:
         file, compression = self.storage.open(path), _compression(path)
@@ -439,6 +440,7 @@ def rows_of_files(
         UnsupportedError: it names a table of another format.
     """
     action = f"cannot load files into '{table.name}'"
+    check_flags(action, partitions=partitions)
     said = file_options(options, action=action)
     known = [field.name for field in table.schema.user_fields]
     truncates = table.options.get(TIMESTAMP_PRECISION) == "truncate"

@@ -17,8 +17,17 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 from urllib.parse import unquote
 
+import numpy as np
+import pyarrow as pa
+
 from merganser.codec.data_format import format_of
 from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.ingest.refusals import reason
+from merganser.parsing.outcome import Read
+from merganser.parsing.rules import Rules
+from merganser.parsing.values import of_texts, readable
+from merganser.schema import types as t
+from merganser.schema.arrow import arrow_type
 from merganser.storage.paths import join
 from merganser.storage.protocol import Entries, Storage
 
@@ -159,6 +168,45 @@ def partition_columns(files: Sequence[FolderEntry], what: str, way_out: str = ""
             path=first.path,
         )
     return columns
+
+
+def value_of(
+    text: str | None, name: str, kind: t.DataType, rules: Rules, *, path: str, what: str, end: str
+) -> pa.Array:
+    """Return the value of a partition directory, in an array of its own, as a field of a CSV file would be read.
+
+    Binary columns take the bytes of the text, as Hive, Spark and merganser name directories of them.
+
+    Args:
+        text: as `Texts` has it.
+        name, kind: the column.
+        rules: how texts are read.
+        path: a file in the directory.
+        what: beginning of the message of a text that does not fit, such as "cannot migrate '/data/orders': the".
+        end: the end of that message: what was left undone, and what to do.
+
+    Raises:
+        InvalidInputError: the text does not fit the type.
+    """
+    kind = kind.with_nullable(True)
+    if isinstance(kind, t.Binary | t.VarBinary):
+        data = None if text is None else text.encode()
+        if data is None or len(data) <= kind.length:
+            return pa.array([data], arrow_type(kind))
+        found = Read(pa.nulls(1), np.ones(1, bool), "")
+    elif t.is_nested(kind) or not readable(kind):
+        found = Read(pa.nulls(1, arrow_type(kind)), np.full(1, text is not None), "")
+    else:
+        found = of_texts(pa.array([text], pa.string()), kind, rules.of(name))
+    if not found.bad[0]:
+        return found.values
+    why = found.why[0].as_py() if isinstance(found.why, pa.Array) else found.why
+    raise InvalidInputError(
+        f"{what} directory of '{path}' says that '{name}' is '{text}', which does not fit {kind}{reason(why)}. {end}",
+        column=name,
+        path=path,
+        value=text,
+    )
 
 
 def _listed(columns: Sequence[str]) -> str:

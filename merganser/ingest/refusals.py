@@ -79,15 +79,20 @@ def no_value(path: str, name: str, text: str, kind: t.DataType, row: int, note: 
         why: what is wrong with it; said if it tells more than that it does not fit.
     """
     base64 = isinstance(kind, t.Binary | t.VarBinary)
-    more = "" if why.startswith(("is no ", "does not fit")) else f": it {why}"
     return InvalidInputError(
-        f"cannot read the rows of '{path}': column '{name}' has '{_short(text)}' in {_where(row, note)}, which does "
-        f"not fit {kind.with_nullable(True)}{', written as base64' if base64 else ''}{more}. Nothing was written.",
+        f"cannot read the rows of '{path}': column '{name}' has '{_short(text)}' in {_where(row, note)}, which "
+        f"does not fit {kind.with_nullable(True)}{', written as base64' if base64 else ''}{reason(why)}. "
+        "Nothing was written.",
         path=path,
         column=name,
         row=row,
         value=text,
     )
+
+
+def reason(why: str) -> str:
+    """Return what goes on after "does not fit" its type: what is wrong with a value, if it tells more than that."""
+    return "" if not why or why.startswith(("is no ", "does not fit")) else f": it {why}"
 
 
 def no_object(path: str, line: bytes, row: int) -> FormatError:

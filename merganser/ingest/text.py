@@ -36,10 +36,10 @@ from merganser.errors import FormatError, InvalidInputError, MerganserError
 from merganser.ingest.file_options import CsvFormat
 from merganser.ingest.refusals import csv_refusal, names_twice, no_json, no_object, no_text, no_value
 from merganser.parsing.cells import NOTHING, Cells, cells_of, repeated, utf8
-from merganser.parsing.json_scan import ABSENT, NULL, OBJECT, TEXT, scan
+from merganser.parsing.json_scan import ABSENT, OBJECT, TEXT, scan
 from merganser.parsing.outcome import Read
 from merganser.parsing.rules import PLAIN, Rules
-from merganser.parsing.values import column, readable
+from merganser.parsing.values import column, of_texts, readable
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 
@@ -134,8 +134,7 @@ def _csv_values(
             columns.append(held)
             continue
         texts, broken = utf8(held)
-        cells = Cells(np.where(np.asarray(held.is_null()), np.uint8(NULL), np.uint8(TEXT)), texts.fill_null(""))
-        found = column(cells, kind, PLAIN, rules.of(name))
+        found = of_texts(texts, kind, rules.of(name))
         columns.append(found.values)
         bad = broken | found.bad
         row = int(np.argmax(bad)) if bad.any() else batch.num_rows
@@ -567,8 +566,7 @@ def _of_parsed(array: pa.Array, kind: t.DataType, rules: Rules) -> pa.Array:
             return narrow
     if not isinstance(kind, _READ_AS_TEXT):
         return array
-    kinds = np.where(np.asarray(array.is_null()), np.uint8(NULL), np.uint8(TEXT))
-    found = column(Cells(kinds, array.fill_null("")), kind, PLAIN, rules)
+    found = of_texts(array, kind, rules)
     if found.bad.any():
         raise pa.ArrowInvalid(f"a text is no {kind}")
     return found.values

@@ -17,28 +17,29 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final
 
-import pyarrow as pa
-
 from merganser.codec.binary_row import arrow_to_stored, serialize
 from merganser.codec.data_format import open_reader
 from merganser.codec.stats import EMPTY_ROW, NO_STATS, ColumnStats
 from merganser.codec.stored import Stored
-from merganser.errors import InvalidInputError, MerganserError, UnsupportedError
+from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.files.layout import file_layout
 from merganser.files.write import stored_stats
+from merganser.ingest.folders import value_of
 from merganser.meta.data_file import SOURCE_APPEND, DataFile
 from merganser.meta.table_def import TableDef
 from merganser.migrate.columns import Union, as_version, columns_of
 from merganser.migrate.folder import Folder, FolderFile
 from merganser.migrate.statistics import stats_of
+from merganser.parsing.rules import Rules
 from merganser.schema import types as t
-from merganser.schema.casts import CastError, cast_array
 from merganser.schema.evolve import Evolution
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
 
 _WHOLE: Final = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
+_RULES: Final = Rules(files=True)
+"""How texts of directories are read: wall clocks are those of UTC."""
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
@@ -301,26 +302,17 @@ class _Values:
 
     def _value(self, field: t.Field, text: str | None, file: FolderFile) -> Stored:
         if (field.name, text) not in self._known:
-            self._known[field.name, text] = None if text is None else self._parsed(field, text, file)
-        return self._known[field.name, text]
-
-    def _parsed(self, field: t.Field, text: str, file: FolderFile) -> Stored:
-        if field.type.with_nullable(True) == t.string():
-            return text
-        kind = field.type.with_nullable(True)
-        try:
-            found = cast_array(pa.array([text]), t.string(), kind)
-        except (CastError, MerganserError, pa.ArrowException):
-            found = pa.nulls(1)
-        if found.null_count:
-            raise InvalidInputError(
-                f"{self._what}: the directory of '{file.path}' says that '{field.name}' is '{text}', which is no "
-                f"{kind}. Nothing was changed. Give the column another type, as in types={{'{field.name}': 'STRING'}}.",
-                column=field.name,
+            found = value_of(
+                text,
+                field.name,
+                field.type,
+                _RULES,
                 path=file.path,
-                value=text,
+                what=f"{self._what}: the",
+                end=f"Nothing was changed. Give the column another type, as in types={{'{field.name}': 'STRING'}}.",
             )
-        return arrow_to_stored(found[0], kind)
+            self._known[field.name, text] = arrow_to_stored(found[0], field.type.with_nullable(True))
+        return self._known[field.name, text]
 
 
 def _all_stats(

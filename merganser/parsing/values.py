@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 
 from merganser.parsing.binary import decoded, integers_of, looks_hexadecimal, reversed_bytes
 from merganser.parsing.cells import NO_TEXT, Cells, cells_of, joined, places, repeated
-from merganser.parsing.json_scan import ARRAY, NUMBER, OBJECT, TEXT, Bools, Children, Ints, compact, scan
+from merganser.parsing.json_scan import ARRAY, NULL, NUMBER, OBJECT, TEXT, Bools, Children, Ints, compact, scan
 from merganser.parsing.numbers import booleans, decimals, floats, integers
 from merganser.parsing.outcome import Read, read, spread, spread_bad, whys
-from merganser.parsing.rules import BASE64_UNSAID, Encoding, Rules
+from merganser.parsing.rules import BASE64_UNSAID, PLAIN, Encoding, Rules
 from merganser.parsing.times import clock_texts, dates, times, timestamps
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
@@ -51,6 +51,18 @@ def column(given: Cells, kind: t.DataType, encoding: Encoding, rules: Rules) -> 
         why = found.why if isinstance(found.why, pa.Array) else pa.array([found.why] * len(broken), pa.string())
         found = read(found.values, found.bad | broken, pc.if_else(pa.array(broken), _NO_TEXT_WHY, why))
     return found
+
+
+def of_texts(given: pa.Array, kind: t.DataType, rules: Rules) -> Read:
+    """Return texts as values of a type; null texts are null.
+
+    Args:
+        given: string[n].
+        kind: the type of the column.
+        rules: what the caller chose for the column.
+    """
+    kinds = np.where(np.asarray(given.is_null()), np.uint8(NULL), np.uint8(TEXT))
+    return column(Cells(kinds, given.fill_null("")), kind, PLAIN, rules)
 
 
 def _typed(given: Cells, kind: t.DataType, encoding: Encoding, rules: Rules) -> Read:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from merganser.codec.binary_row import stored_to_arrow
-from merganser.errors import InvalidInputError, StreamNotFoundError, StreamParameterError
+from merganser.errors import InvalidInputError, StreamNotFoundError, StreamParameterError, check_flags
 from merganser.meta.followed import newest
 from merganser.meta.shard_stream import ShardStream, stream_of
 from merganser.meta.shards import Shard as StoredShard
@@ -215,6 +215,7 @@ class Verbs:
             )
         if gaps not in ("error", "skip"):
             raise StreamParameterError(f"{what}: gaps is {gaps!r:.60}. Give 'error' or 'skip'.", table=self.table.name)
+        check_flags(what, before=before, full=full)
         place = self.place_of(iterator)
         return self.reader.page(place, limit, self.shape(before=before, full=full), skip_gaps=gaps == "skip")
 

@@ -19,7 +19,7 @@ from pyspark.sql.streaming import StreamingQuery
 from merganser.catalogs.filesystem import Catalog
 from merganser.cdc.options import COLUMNWISE, cdc_options, check_names, name_patterns, without_columns
 from merganser.cdc.records import letters_user, parse_records
-from merganser.errors import InvalidInputError, a_type
+from merganser.errors import InvalidInputError, a_type, check_flags
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
 from merganser.options.registry import arguments_of
@@ -205,6 +205,7 @@ def _tables(
     table_options: Mapping[str, Any] | None,
 ) -> GivenTables | CatalogTables:
     if isinstance(tables, Catalog):
+        check_flags(_ACTION, create=create)
         if table_options and not create:
             raise InvalidInputError(
                 f"{_ACTION}: table_options= are those of new tables, and no table is created. Nothing was started. "

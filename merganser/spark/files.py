@@ -143,6 +143,7 @@ def load(
         time_unit,
         partitions=partitions,
     )
+    rows.check_directories(listed.paths)
     # Tasks have working directories of their own.
     paths = [path if "://" in path else os.path.abspath(path) for path in listed.paths]
     portions = _portions(rows, paths, transaction.target, kinds, found.env)

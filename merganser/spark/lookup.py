@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType
 
-from merganser.errors import ExpiredError, InvalidInputError, NotFoundError
+from merganser.errors import ExpiredError, InvalidInputError, NotFoundError, check_flags
 from merganser.handle.table import Table
 from merganser.lookup.keys import beside_key, check_columns, check_has_key, check_types, keys_that_fit
 from merganser.lookup.lookup import Lookup
@@ -85,6 +85,7 @@ def lookup_join(
     found = opened(table)
     definition = found.definition
     action = f"cannot join with '{found.name}'"
+    check_flags(action, shuffle=shuffle)
     check_frame(df, action, "Table.lookup takes keys that lie in this process.")
     state = found.looked_at(snapshot, tag, timestamp, setting_of(df.sparkSession, found).tzinfo)
     if state is not None:

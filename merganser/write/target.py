@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from merganser.codec.binary_row import arrow_to_stored, serialize
 from merganser.commit.message import CommitMessage
-from merganser.errors import InvalidInputError, a_type
+from merganser.errors import InvalidInputError, a_type, check_flags
 from merganser.files.layout import value_limits
 from merganser.ingest.rows import split_kinds
 from merganser.meta.table_def import TableDef
@@ -59,10 +59,7 @@ class WriteTarget:
         check_can_write(replace(table.schema, options=table.options), name=table.name)
         self.table = table
         self.action = action or f"cannot write to '{table.name}'"
-        if not isinstance(changes, bool):
-            raise InvalidInputError(
-                f"{self.action}: changes is {changes!r:.50}. Give True or False. Nothing was written."
-            )
+        check_flags(self.action, changes=changes)
         self._changes = changes
         self.postpones = table.postpones and (streams or not table.options.get(w.POSTPONE_BATCH_WRITE_FIXED_BUCKET))
         check_partitions_off(replace(table.schema, options=table.options), what=self.action)

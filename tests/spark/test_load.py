@@ -121,6 +121,21 @@ def test_directories_of_patterns_say_columns(spark: SparkSession, catalog: mg.Ca
         assert sorted((row["id"], row["day"].day) for row in table.read().to_pylist()) == [(0, 1), (1, 2)]
 
 
+def test_directories_are_read_as_fields_are(spark: SparkSession, catalog: mg.Catalog, tmp_path: Path) -> None:
+    for shop in ("ab", "abc"):
+        (tmp_path / f"shop={shop}" / "at=2026-10-03 01%3A02%3A03").mkdir(parents=True)
+        pq.write_table(pa.table({"id": [1]}), tmp_path / f"shop={shop}" / "at=2026-10-03 01%3A02%3A03" / "x.parquet")
+    columns = {"id": "BIGINT", "shop": "VARCHAR(2)", "at": "TIMESTAMP_LTZ(3)"}
+    table = catalog.create_table("shop.visits", columns, primary_key=["id", "shop"])
+    with pytest.raises(InvalidInputError, match=r"'shop' is 'abc', which does not fit VARCHAR\(2\)\. Nothing"):
+        ms.load(spark, str(tmp_path / "shop=*"), table)
+    assert table.snapshots() == ()
+    ms.load(spark, str(tmp_path / "shop=ab"), table, time_zone="Europe/Vienna")
+    assert table.read().to_pylist()[0]["at"].isoformat() == "2026-10-02T23:02:03+00:00"
+    with pytest.raises(InvalidInputError, match="partitions is 'no'"):
+        ms.load(spark, str(tmp_path / "shop=ab"), table, partitions="no")  # type: ignore[arg-type]
+
+
 def test_what_does_not_fit_is_refused_before_any_job(spark: SparkSession, orders: mg.Table, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no file matches"):
         ms.load(spark, str(tmp_path / "*.parquet"), orders)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import shutil
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -483,3 +484,33 @@ def test_a_table_that_is_being_created_is_seen_with_its_rows_or_not_at_all(catal
     with pytest.raises(AlreadyExistsError), catalog.creating("shop.other", {"id": "INT"}):
         catalog.create_table("shop.other", {"id": "INT"})
     assert catalog.table("shop.other").read().to_pylist() == []
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda c, t: c.drop_database("shop", cascade="no"), "cascade"),
+        (lambda c, t: c.drop_database("shop", if_exists=1), "if_exists"),
+        (lambda c, t: c.create_database("shop", if_not_exists="no"), "if_not_exists"),
+        (lambda c, t: c.create_table("shop.t", {"n": "INT"}, if_not_exists="no"), "if_not_exists"),
+        (lambda c, t: c.drop_table("shop.t", if_exists=None), "if_exists"),
+        (lambda c, t: c.rename_table("shop.t", "shop.u", no_writers="false"), "no_writers"),
+        (lambda c, t: t.load("*.csv", partitions="no"), "partitions"),
+        (lambda c, t: t.write([{"n": 1}], changes="no"), "changes"),
+        (lambda c, t: t.erase("n = 1", everywhere="no"), "everywhere"),
+        (lambda c, t: t.compact(full="no"), "full"),
+        (lambda c, t: t.check(quick="no"), "quick"),
+        (lambda c, t: t.expire(dry_run="no"), "dry_run"),
+        (lambda c, t: t.expire_partitions(dry_run=0), "dry_run"),
+        (lambda c, t: t.remove_orphans(dry_run=0), "dry_run"),
+        (lambda c, t: t.stream(follow="no"), "follow"),
+    ],
+)
+def test_flags_are_true_or_false(
+    catalog: mg.Catalog, call: Callable[[mg.Catalog, mg.Table], object], said: str
+) -> None:
+    catalog.create_database("shop", if_not_exists=True)
+    table = catalog.create_table("shop.t", {"n": "INT"})
+    with pytest.raises(InvalidInputError, match=rf"{said} is .*\. Give True or False\. Nothing was changed"):
+        call(catalog, table)
+    assert catalog.list_tables("shop") == ["t"]

@@ -122,7 +122,7 @@ def test_what_directories_say_must_fit_and_be_said_by_all(tmp_path: Path) -> Non
     assert [row["n"] for row in table.read().to_pylist()] == [1, 1, 7]
     (tmp_path / "n=x").mkdir()
     (tmp_path / "n=1" / "a.parquet").rename(tmp_path / "n=x" / "a.parquet")
-    with pytest.raises(InvalidInputError, match=r"says that 'n' is 'x', which is no INT\. Nothing"):
+    with pytest.raises(InvalidInputError, match=r"says that 'n' is 'x', which does not fit INT\. Nothing"):
         table.load(tmp_path)
     (tmp_path / "b.csv").write_text("v\n1\n")
     with pytest.raises(InvalidInputError, match=r"b.csv' lies in no directory of a partition"):
@@ -161,6 +161,57 @@ def test_a_column_of_directories_that_the_table_lacks_is_refused(tmp_path: Path)
         table.load(tmp_path / "in")
     table.load(tmp_path / "in" / "day=2026-01-01" / "*")  # above the first wildcard
     assert table.read().to_pylist() == [{"k": 1, "h": 1}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "fits"),
+    [
+        ("INT", "1.50", False),
+        ("INT", "1e3", True),
+        ("DECIMAL(6, 2)", "1.555", False),
+        ("DECIMAL(6, 2)", "1.5", True),
+        ("VARCHAR(2)", "abc", False),
+        ("CHAR(2)", "a", True),
+        ("DATE", "2026-10-03 12:00", False),
+        ("DATE", "2026-10-3", False),
+        ("BOOLEAN", "yes", False),
+        ("FLOAT", "1e400", False),
+        ("DOUBLE", "NaN", True),
+        ("TIMESTAMP(3)", "2026-10-03 01:02:03.123456", False),
+        ("TIMESTAMP(3)", "2026-10-03 01:02:03", True),
+        ("TIMESTAMP_LTZ(3)", "2026-10-03 01:02:03", True),
+        ("TIMESTAMP_LTZ(3)", "1767258000000", True),
+        ("TIME(0)", "10:30:00", True),
+    ],
+)
+def test_a_directory_says_what_the_text_of_a_field_says(tmp_path: Path, kind: str, text: str, fits: bool) -> None:
+    _written(tmp_path / f"p={text}" / "a.parquet", pa.table({"v": [1]}), "parquet")
+    (tmp_path / "a.csv").write_text(f'v,p\n1,"{text}"\n')
+    found = []
+    for i, files in enumerate((tmp_path / "p=*", tmp_path / "a.csv")):
+        table = _table({"v": "BIGINT", "p": kind}, f"{tmp_path.name}-{i}")
+        if fits:
+            table.load(files, time_zone="Europe/Vienna", time_unit="ms")
+            found.append(repr(table.read().to_pylist()))
+        else:
+            with pytest.raises(InvalidInputError, match="Nothing was written") as caught:
+                table.load(files)
+            found.append(table.snapshots())
+            assert caught.value.context["path"] == str(tmp_path / (f"p={text}/a.parquet" if i == 0 else "a.csv"))
+    assert found[0] == found[1]
+
+
+def test_directories_of_bytes_hold_their_text_and_all_are_judged_first(tmp_path: Path) -> None:
+    for text in ("ab", "c", "%FF%C3%A9"):
+        _written(tmp_path / f"p={text}" / "a.parquet", pa.table({"v": [1]}), "parquet")
+    table = _table({"v": "BIGINT", "p": "VARBINARY(2)"}, tmp_path.name)
+    table.load(tmp_path / "p=[a-c]*")
+    assert [row["p"] for row in table.read().to_pylist()] == [b"ab", b"c"]
+    with pytest.raises(InvalidInputError, match=r"directory of .*'ab', which does not fit ARRAY<INT>"):
+        _table({"v": "BIGINT", "p": "ARRAY<INT>"}, f"{tmp_path.name}-a").load(tmp_path / "p=ab")
+    (tmp_path / "p=ab" / "a.parquet").write_bytes(b"no file of rows")
+    with pytest.raises(InvalidInputError, match=r"directory of '.*%FF%C3%A9/a.parquet' says .* VARBINARY\(2\)\. Not"):
+        table.load(tmp_path)
 
 
 def test_files_of_zero_bytes_alone_commit_nothing(tmp_path: Path) -> None:

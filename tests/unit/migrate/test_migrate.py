@@ -159,11 +159,37 @@ def test_types_can_be_given(catalog: mg.Catalog, folder: Path) -> None:
     assert rows(table) == [{"a": Decimal("1.00"), "b": 7, "c": 1.5, "p": 1}]
     with pytest.raises(InvalidInputError, match="'x', and no file and no directory has it"):
         catalog.migrate(folder, "db.u", types={"x": "INT"})
-    with pytest.raises(InvalidInputError, match="that 'p' is '01', which is no BOOLEAN"):
+    with pytest.raises(InvalidInputError, match="that 'p' is '01', which does not fit BOOLEAN"):
         catalog.migrate(folder, "db.u", types={"p": "BOOLEAN"})
     with pytest.raises(UnsupportedError, match=r"'c'.*DOUBLE.*DATE"):
         catalog.migrate(folder, "db.u", types={"c": "DATE"})
     assert catalog.list_tables("db") == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        ("VARCHAR(2)", "abc", None),
+        ("DECIMAL(6, 2)", "1.555", None),
+        ("INT", "1.50", None),
+        ("FLOAT", "1e400", None),
+        ("DATE", "2026-10-03 12:00", None),
+        ("TIMESTAMP(3)", "2026-10-03 01:02:03.123456", None),
+        ("DECIMAL(6, 2)", "1.50", Decimal("1.50")),
+        ("TIMESTAMP(3)", "2026-10-03 01:02:03", dt.datetime(2026, 10, 3, 1, 2, 3)),
+    ],
+)
+def test_a_directory_that_does_not_fit_a_given_type_is_refused(
+    catalog: mg.Catalog, folder: Path, kind: str, text: str, value: object
+) -> None:
+    put(folder / f"p={text}" / "x.parquet", {"id": [1]})
+    for how in WAYS:
+        if value is None:
+            with pytest.raises(InvalidInputError, match=r"does not fit .*Nothing was changed\. Give the column"):
+                catalog.migrate(folder, f"db.{how}", how=how, types={"p": kind})
+            assert catalog.list_tables("db") == []
+        else:
+            assert rows(catalog.migrate(folder, f"db.{how}", how=how, types={"p": kind})) == [{"id": 1, "p": value}]
 
 
 def test_files_that_differ_share_the_smallest_columns_that_hold_all(catalog: mg.Catalog, folder: Path) -> None:
