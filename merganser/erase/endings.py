@@ -3,7 +3,8 @@
 Steps::
 
     1  note      write `erase/erase-<id>`: the files that are to go; change nothing else yet
-    2  end       consumers, then tags, then long-lived changelogs, then snapshots from the oldest up
+    2  end       consumers, then tags, then long-lived changelogs, then snapshots from the oldest up. What readers
+                 miss is noted before: a reader that was not told of the deletion gets an error that says so
     3  remove    those of the noted files that no metadata needs any more (`upkeep.garbage`)
     4  forget    remove the note
 
@@ -24,6 +25,7 @@ from merganser.erase.report import Holding
 from merganser.errors import NotFoundError
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.consumers import ConsumerStore
+from merganser.meta.erased import erasure_of, note_ended
 from merganser.meta.refs import MAIN, TagStore
 from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
@@ -85,9 +87,11 @@ def end_holders(line: Line, env: Env, manifests: Collection[str]) -> list[Holdin
     snapshots, last = line.of_kind("snapshot"), _naming(line, "snapshot", manifests)
     gone = [one for one in snapshots if last and one.snapshot.id <= last[-1].snapshot.id]
     first_kept = max([0, *(one.snapshot.id for one in (*gone, *changelogs))]) + 1
+    if first_kept > 1 and erasure_of(table.paths, env, first_kept - 1) is None:
+        note_ended(env, table.paths.ended, first_kept - 1)
     for consumer in line.consumers:
         if consumer.next_snapshot < first_kept:
-            ConsumerStore(table.paths, env, table.name).delete(consumer.id)
+            ConsumerStore(table.paths, env, table.name).end(consumer)
             ended.append(Holding("consumer", consumer.id, table.branch))
     for tag in tags:
         TagStore(table.paths, env, table.name).delete(tag.name)

@@ -46,20 +46,23 @@ class Consumers:
                 consumer=consumer_id,
                 newest=newest or None,
             )
-        self._store.set(consumer_id, next_snapshot)
+        self._store.begin(consumer_id, next_snapshot)
 
     def list(self) -> tuple[Consumer, ...]:
         """Return all consumers, by name."""
         return self._store.list()
 
     def drop(self, consumer_id: str) -> None:
-        """Remove a consumer. Its snapshots can expire afterwards.
+        """Remove a consumer. Its snapshots can expire afterwards, and a reader of this name begins as a new one does.
+
+        A reader whose consumer `erase(..., everywhere=True)` has ended gets an `ExpiredError` until this call.
 
         Raises:
             NotFoundError: the consumer does not exist.
         """
         check_consumer_id(consumer_id, what=f"cannot drop a consumer of '{self.definition.name}'")
-        if not self.env.storage.exists(self.definition.paths.consumer(consumer_id)):
+        exists = self.env.storage.exists(self.definition.paths.consumer(consumer_id))
+        if not exists and self._store.ended(consumer_id) is None:
             names = [consumer.id for consumer in self.list()]
             hint = did_you_mean(consumer_id, names) if names else "It has none."
             raise NotFoundError(

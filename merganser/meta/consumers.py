@@ -1,7 +1,9 @@
 """ConsumerStore: named readers of a table, and how far each has come.
 
 A consumer is one small file with the next snapshot it will read, swapped whole as it moves on. Snapshots from there
-on are kept from expiry. A consumer that has not moved for long is given up by its file's age.
+on are kept from expiry. A consumer that has not moved for long is given up by its file's age: that is what its table
+asks for with an option, and its reader begins again as a new one does. An erasure ends a consumer without asking, so it
+leaves a note, and the reader gets an error until somebody decides how it goes on.
 
 Format: section "statistics, tags, branches, consumers".
 """
@@ -14,14 +16,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from merganser.errors import FormatError, InvalidInputError, NotFoundError
+from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError
 from merganser.meta.data_file import plain_name
+from merganser.meta.erased import Ended, ended_at, note_ended
 from merganser.options import upkeep as u
 from merganser.options.option import Options
 from merganser.storage.env import Env
-from merganser.storage.paths import TablePaths
+from merganser.storage.paths import TablePaths, join
 
 _PREFIX: Final = "consumer-"
+_ENDED: Final = "ended-"
 _NAME_BYTES_MAX: Final = 200
 _LONG_MAX: Final = (1 << 63) - 1
 
@@ -82,9 +86,50 @@ class ConsumerStore:
         data = json.dumps({"nextSnapshot": next_snapshot}, indent=2).encode()
         self.env.storage.replace(self.paths.consumer(consumer_id), data, durable=True)
 
+    def start(self, consumer_id: str) -> int | None:
+        """Return the snapshot at which a reader that opens goes on. None if there is no such consumer.
+
+        Raises:
+            ExpiredError: an erasure ended the consumer before it had read which rows went.
+        """
+        found = self.get(consumer_id)
+        ended = self.ended(consumer_id) if found is None else None
+        if ended is not None:
+            drop = f"consumers.drop('{consumer_id}')"
+            raise ExpiredError(
+                f"cannot follow '{self.table_name}' as consumer '{consumer_id}': {ended} ended the consumer, which had "
+                f"not read snapshot {ended.snapshot}, so it was never told which rows are gone. Nothing was handed "
+                f"over. Empty what this reader writes and call {drop}: the reader then begins again where its options "
+                f"say. To do without the changes that it missed, call consumers.set('{consumer_id}', next_snapshot=n).",
+                table=self.table_name,
+                consumer=consumer_id,
+                snapshot=ended.snapshot,
+            )
+        return found
+
+    def begin(self, consumer_id: str, next_snapshot: int) -> None:
+        """Record the first position of a reader that has opened, or of a person who decides. Forgets that it ended."""
+        self.set(consumer_id, next_snapshot)
+        self.env.storage.delete([self.paths.ended_consumer(consumer_id)])
+
+    def ended(self, consumer_id: str) -> Ended | None:
+        """Return what an erasure noted when it ended a consumer; None: it did not, or somebody has decided since."""
+        return ended_at(self.env, self.paths.ended_consumer(consumer_id))
+
+    def end(self, consumer: Consumer) -> None:
+        """End a consumer for an erasure. The note comes first: a reader finds its position or the note."""
+        note_ended(self.env, self.paths.ended_consumer(consumer.id), consumer.next_snapshot)
+        self.env.storage.delete([self.paths.consumer(consumer.id)])
+
     def delete(self, consumer_id: str) -> None:
-        """Forget a consumer. A missing one is fine."""
-        self.env.storage.delete([self.paths.consumer(consumer_id)])
+        """Forget a consumer, and that it ended. A missing one is fine."""
+        self.env.storage.delete([self.paths.consumer(consumer_id), self.paths.ended_consumer(consumer_id)])
+
+    def forget_ended(self) -> None:
+        """Forget all consumers that ended."""
+        directory = self.paths.consumer_directory
+        notes = [join(directory, e.name) for e in self.env.storage.list(directory) if e.name.startswith(_ENDED)]
+        self.env.storage.delete(notes)
 
 
 def stays_known_ms(options: Options) -> float:

@@ -20,6 +20,7 @@ from merganser.commit.committers import WRITER
 from merganser.errors import ExpiredError, FormatError, MerganserError, NotFoundError, TrimmedDataError
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.data_file import ADD
+from merganser.meta.erased import KINDER_ERASURE, erasure_of
 from merganser.meta.lineage import last_rescale
 from merganser.meta.shard_store import ShardStore
 from merganser.meta.shard_stream import ShardStream
@@ -461,11 +462,17 @@ class ShardReader:
         return None
 
     def _trimmed(self, number: int) -> TrimmedDataError:
+        erasure = erasure_of(self.table.paths, self.env, number)
+        if erasure is None:
+            why = f"the stream keeps records for {self.stream.retention}: those of"
+            longer = "enable_stream with a longer retention keeps more."
+        else:
+            why = f"{erasure} ended it, so the reader was never told which rows are gone. The stream has the records of"
+            longer = KINDER_ERASURE
         return TrimmedDataError(
-            f"cannot read records of '{self.table.name}': the position is at snapshot {number}, and the stream keeps "
-            f"records for {self.stream.retention}: those of snapshot {self.first_kept()} and later ones. Nothing was "
-            "read. Read the table, and go on with an iterator at 'trim_horizon'. enable_stream with a longer retention "
-            "keeps more.",
+            f"cannot read records of '{self.table.name}': the position is at snapshot {number}, and {why} snapshot "
+            f"{self.first_kept()} and later ones. Nothing was read. Read the table, and go on with an iterator at "
+            f"'trim_horizon'. {longer}",
             table=self.table.name,
             snapshot=number,
         )

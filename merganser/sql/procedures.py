@@ -12,6 +12,7 @@ import pyarrow as pa
 from merganser.errors import InvalidInputError, NotFoundError, a_type
 from merganser.expr.setting import Setting
 from merganser.handle.table import Table
+from merganser.meta.consumers import ConsumerStore
 from merganser.options.registry import did_you_mean
 from merganser.sql import statements as s
 from merganser.sql.engine import Engine
@@ -354,6 +355,7 @@ def _clear_consumers(state: State, engine: Engine, given: Given) -> Result:
     consumers = table_named(state, given).consumers
     for consumer in consumers.list():
         consumers.drop(consumer.id)
+    ConsumerStore(consumers.definition.paths, consumers.env, consumers.definition.name).forget_ended()
     return _done()
 
 

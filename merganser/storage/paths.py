@@ -30,7 +30,8 @@ _OF_TABLE: Final = re.compile(
     r"|(manifest|index|statistics)/[a-z-]+-[0-9a-f-]+-\d+"
     r"|(branch/branch-[^/]+/)?("
     r"snapshot/(snapshot-\d+|EARLIEST|LATEST)|changelog/(changelog-\d+|EARLIEST|LATEST)|schema/(schema-\d+|\.moving)"
-    r"|tag/(tag-[^/]+|tag-success-file/[^/]+)|consumer/consumer-[^/]+)",
+    r"|tag/(tag-[^/]+|tag-success-file/[^/]+)|consumer/(consumer|ended)-[^/]+"
+    r"|erase/(ended|erase-[^/]+))",
     re.ASCII,
 )
 
@@ -235,6 +236,15 @@ class TablePaths:
 
     def consumer(self, consumer_id: str) -> str:
         return join(self.consumer_directory, f"consumer-{consumer_id}")
+
+    def ended_consumer(self, consumer_id: str) -> str:
+        """The note that an erasure ended a consumer; other engines list names that begin with `consumer-` alone."""
+        return join(self.consumer_directory, f"ended-{consumer_id}")
+
+    @property
+    def ended(self) -> str:
+        """The note which snapshots of this branch an erasure ended."""
+        return join(self.metadata_root, "erase", "ended")
 
     @property
     def stream_directory(self) -> str:

@@ -353,7 +353,7 @@ class TableBatches:
             NotFoundError, ExpiredError: there is no such start, or no longer.
         """
         if self._consumer is not None and not self._table.options.get(r.CONSUMER_IGNORE_PROGRESS):
-            position = self._consumers.get(self._consumer)
+            position = self._consumers.start(self._consumer)
             if position is not None:
                 return self._at(Position(None, None, max(1, position), None, max(1, position)))
         found = start_of(self._table, self._env, self._what, self._action)
@@ -522,7 +522,8 @@ class TableBatches:
             return
         self._note_last(position)
         self._line.check_unbroken()
-        self._consumers.set(self._consumer, position.next)
+        write = self._consumers.begin if self._kept is None else self._consumers.set
+        write(self._consumer, position.next)
         self._kept, self._kept_ms = position.next, now
 
     def lag(self, position: Position) -> Lag:

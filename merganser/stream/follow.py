@@ -138,7 +138,7 @@ class TableStream(Iterator[pa.Table | Gap]):
         self._initial: State | MadeSince | None = None
         position = None
         if self._consumer is not None and not table.options.get(r.CONSUMER_IGNORE_PROGRESS):
-            position = self._consumers.get(self._consumer)
+            position = self._consumers.start(self._consumer)
         if position is None:
             start = start_of(self._table, env, what, action)
             self._initial, self._next = start.state, start.next
@@ -374,5 +374,6 @@ class TableStream(Iterator[pa.Table | Gap]):
     def _keep(self, position: int) -> None:
         assert self._consumer is not None
         if self._kept != position:
-            self._consumers.set(self._consumer, position)
+            write = self._consumers.begin if self._kept is None else self._consumers.set
+            write(self._consumer, position)
             self._kept, self._kept_ms = position, self._env.now_ms()

@@ -10,6 +10,7 @@ from typing import Final
 
 from merganser.errors import ConflictError, ExpiredError
 from merganser.meta.changelogs import ChangelogStore
+from merganser.meta.erased import KINDER_ERASURE, erasure_of
 from merganser.meta.followed import as_of, check_not_replaced
 from merganser.meta.snapshot import Snapshot, same_snapshot
 from merganser.meta.snapshots import SnapshotStore
@@ -186,11 +187,17 @@ class Line:
                 f"Read the table again from 'latest-full'{self._without_consumer}, or go on at 'from-snapshot' with "
                 f"'scan.snapshot-id' = '{earliest}' and do without these changes"
             )
+        erasure = erasure_of(self._table.paths, self._env, number)
+        if erasure is None:
+            why = f"{earliest - number} snapshots have expired that were not read"
+            kinder = "A consumer keeps snapshots from expiring; 'changelog.time-retained' keeps changes for longer."
+        else:
+            why = f"{erasure} ended snapshots that were not read, and the reader was never told which rows are gone"
+            kinder = KINDER_ERASURE
         return ExpiredError(
             f"cannot follow '{self._table.name}': the reader{name} would go on with snapshot {number}, and the "
-            f"table keeps the changes from snapshot {earliest} on. {earliest - number} snapshots have expired that "
-            f"were not read. Nothing of them was handed over. {todo}. A consumer keeps snapshots from "
-            "expiring; 'changelog.time-retained' keeps changes for longer.",
+            f"table keeps the changes from snapshot {earliest} on. {why}. Nothing of them was handed over. {todo}. "
+            f"{kinder}",
             table=self._table.name,
             snapshot=number,
             earliest=earliest,

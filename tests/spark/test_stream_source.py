@@ -159,6 +159,19 @@ def test_a_consumer_moves_on_with_the_query(
     assert [(one.id, one.next_snapshot) for one in visits.consumers.list()] == [("job", newest + 1)]
 
 
+def test_a_query_whose_consumer_an_erasure_has_ended_fails(
+    spark: SparkSession, visits: mg.Table, batches: Callable[..., list[Batch]]
+) -> None:
+    visits.consumers.set("job", next_snapshot=1)
+    visits.erase("id = 1", everywhere=True)
+    by_path = spark.readStream.format("merganser").option("consumer-id", "job").load(visits.path)
+    for frame in (ms.read_stream(spark, visits, **{"consumer-id": "job"}), by_path):
+        with pytest.raises(PySparkException, match="ended the consumer"):
+            batches(frame)
+    visits.consumers.drop("job")
+    assert len(batches(by_path)) == 1
+
+
 def test_what_a_stream_does_not_have_is_refused_at_once(spark: SparkSession, visits: mg.Table) -> None:
     for options, said in (
         ({"scan.tag-name": "a"}, "is for reads that end"),

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -23,14 +24,16 @@ from merganser.commit.message import CommitMessage
 from merganser.commit.table_commit import TableCommit
 from merganser.erase import endings, erasure
 from merganser.erase.erasure import Erasing
-from merganser.errors import ExpiredError, InvalidInputError
+from merganser.errors import ExpiredError, InvalidInputError, NotFoundError
 from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.shard_store import ShardStore
 from merganser.meta.shard_stream import stream_of
 from merganser.meta.snapshot import COMPACT
 from merganser.meta.snapshots import SnapshotStore
 from merganser.scan.gaps import Gap
+from merganser.scan.split import What
 from merganser.storage.protocol import Storage
+from merganser.stream.batches import TableBatches
 from merganser.testing.builders import catalog_over, contents, memory_with
 from tests.seeds import seeds
 from tests.unit.erase.traces import traces
@@ -927,3 +930,72 @@ def test_a_branch_that_got_a_key_by_itself_is_held() -> None:
     [held] = report.held
     assert "has a primary key (k)" in held.advice
     assert len(rows_of(table.branch("b"))) == 2
+
+
+def test_a_consumer_that_ended_is_told_when_it_starts_again() -> None:
+    """The reader was not told of the deletion, so a start from the whole table would count rows twice."""
+    table = table_of({"bucket": "1", "changelog-producer": "input"}, "k")
+    table.write([mine("old"), row("a")])
+    table.tags.create("v1")
+    table.branches.create("b1", tag="v1")
+    lines = [table, table.branch("b1")]
+    for line in lines:
+        line.consumers.set("job", next_snapshot=line.latest_snapshot().id)
+        line.consumers.set("ahead", next_snapshot=line.latest_snapshot().id + 1)
+        line.write([row("b")])
+    report = table.erase(f"k = '{TOKEN}'", everywhere=True)
+    assert {(one.name, one.branch) for one in report.ended if one.kind == "consumer"} == {
+        (name, branch) for name in ("job", "ahead") for branch in ("main", "b1")
+    }
+    for line in lines:
+        named = replace(line.definition, options=line.definition.options.merged({"consumer-id": "job"}))
+        fields = line.definition.schema.fields
+        spark = TableBatches(named, line.env, what=What.CHANGED, columns=fields, where=None)
+        for start in (
+            partial(line.stream, consumer="job", follow=False),
+            partial(line.stream, "from-snapshot", consumer="job", **{"scan.snapshot-id": "1"}),
+            spark.start,
+        ):
+            with pytest.raises(ExpiredError, match=r"'job'.*erase.*ended the consumer.*drop\('job'\)"):
+                start()
+        assert line.consumers.list() == ()
+
+        line.consumers.drop("job")
+        assert [one.to_pylist() for one in line.stream(consumer="job", follow=False)] != []
+        with pytest.raises(NotFoundError):
+            line.consumers.drop("nobody")
+        line.consumers.set("ahead", next_snapshot=line.latest_snapshot().id + 1)
+        line.consumers.drop("ahead")
+        assert next(line.stream(consumer="ahead", follow=False)).num_rows == 2
+
+
+@pytest.mark.parametrize("decision", ["fresh", "clear", "recreated"])
+def test_a_consumer_that_ended_may_begin_again(decision: str) -> None:
+    table = table_of({"bucket": "1"}, "k")
+    table.write([mine("old"), row("a")])
+    table.consumers.set("job", next_snapshot=1)
+    table.erase(f"k = '{TOKEN}'", everywhere=True)
+    if decision == "fresh":
+        ignoring = {"consumer.ignore-progress": "true"}
+        assert [one.num_rows for one in table.stream(consumer="job", follow=False, **ignoring)] == [1]
+        table.env.storage.delete([table.definition.paths.consumer("job")])  # as another engine lets it expire
+    elif decision == "clear":
+        catalog_over(table.env.storage).sql("CALL sys.clear_consumers('db.t')")
+    else:
+        table.consumers.set("job", next_snapshot=table.latest_snapshot().id + 1)
+        table.env.storage.delete([table.definition.paths.consumer("job")])
+    assert [one.num_rows for one in table.stream(consumer="job", follow=False)] == [1]
+
+
+def test_errors_of_readers_that_were_not_told_name_the_erasure() -> None:
+    table = table_of({"bucket": "1", "changelog-producer": "input", "stream.enabled": "true"}, "k")
+    table.write([mine("old"), row("a")])
+    stream = table.stream("from-snapshot", follow=False, **{"scan.snapshot-id": "1"})
+    [shard] = table.shards()
+    iterator = table.shard_iterator(shard.shard_id, at="trim_horizon")
+    table.erase(f"k = '{TOKEN}'", everywhere=True)
+    for read in (lambda: next(stream), lambda: table.records(iterator)):
+        with pytest.raises(ExpiredError, match=r"erase\(..., everywhere=True\) at .* ended .*never told") as told:
+            read()
+        assert "retention" not in told.value.message
+        assert "time-retained" not in told.value.message
