@@ -15,14 +15,11 @@ says that they are none of a writer's: the next erasure finishes the removal (`f
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Collection
 from typing import Final
 
 from merganser.erase.inventory import Holder, Line
 from merganser.erase.report import Holding
-from merganser.errors import NotFoundError
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.consumers import ConsumerStore
 from merganser.meta.erased import erasure_of, note_ended
@@ -31,7 +28,7 @@ from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
 from merganser.storage.paths import join
 from merganser.upkeep.expire_snapshots import end_snapshots
-from merganser.upkeep.garbage import remove_unneeded
+from merganser.upkeep.garbage import note_garbage, noted_garbage, remove_unneeded
 
 _DIRECTORY: Final = "erase"
 _PREFIX: Final = "erase-"
@@ -39,12 +36,7 @@ _PREFIX: Final = "erase-"
 
 def note(table: TableDef, env: Env, paths: Collection[str]) -> frozenset[str]:
     """Note the files that are to go, durably; return them: files outside of the table stay."""
-    prefix = f"{table.path}/"
-    noted = frozenset(path for path in paths if path.startswith(prefix))
-    path = join(table.path, _DIRECTORY, f"{_PREFIX}{env.new_id()}")
-    names = sorted(path.removeprefix(prefix) for path in noted)
-    env.storage.replace(path, json.dumps({"files": names}).encode(), durable=True)
-    return noted
+    return note_garbage(table, env, join(table.path, _DIRECTORY, f"{_PREFIX}{env.new_id()}"), paths)
 
 
 def finish(table: TableDef, env: Env, own: Collection[str] = ()) -> tuple[str, ...]:
@@ -62,8 +54,7 @@ def finish(table: TableDef, env: Env, own: Collection[str] = ()) -> tuple[str, .
     notes = [join(directory, one.name) for one in env.storage.list(directory) if one.name.startswith(_PREFIX)]
     noted = set(own)
     for path in notes:
-        with contextlib.suppress(NotFoundError):  # another erasure has finished it
-            noted.update(join(table.path, name) for name in json.loads(env.storage.read(path))["files"])
+        noted |= noted_garbage(table, env, path) or set()  # another erasure may have finished it
     removed = remove_unneeded(table, env, noted) if noted else ()
     env.storage.delete(notes)
     env.storage.delete_empty([directory] if notes else [])

@@ -19,12 +19,13 @@ from merganser.handle.tags import Tags
 from merganser.lsm.check import Finding
 from merganser.lsm.clustering import checked_order
 from merganser.meta.followed import for_changing, newest
+from merganser.meta.refs import BranchStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_state import MetaReader
 from merganser.scan.time_travel import epoch_ms
 from merganser.shards.followers import check_leases, followers_beside
-from merganser.upkeep.advice import Advice, Facts, ShardLag, advice_for
+from merganser.upkeep.advice import Advice, Facts, ShardLag, advice_for, drop_advice
 from merganser.upkeep.analyze import analyze, columns_to_analyze
 from merganser.upkeep.bucket_option import wanted_buckets
 from merganser.upkeep.check import check_table
@@ -128,8 +129,10 @@ class UpkeepVerbs(TableBase):
         """
         store = SnapshotStore(self.definition.paths, self.env, self.name)
         latest = self.latest_snapshot()
+        branches = BranchStore(self.definition.paths, self.env, self.name)
+        begun = tuple(drop_advice(self.definition, branches.dropping()))
         if latest is None:
-            return ()
+            return begun
         reader = MetaReader(self.definition.paths, self.env, self.name)
         state, table = reader.state(latest), newest(self.definition, self.env)
         earliest = store.earliest_id() or latest.id
@@ -146,7 +149,7 @@ class UpkeepVerbs(TableBase):
             self._held_back(),
             self._shard_lags(),
         )
-        return advice_for(self.definition, facts)
+        return (*begun, *advice_for(self.definition, facts))
 
     def _held_back(self) -> tuple[HeldBack, ...]:
         with contextlib.suppress(FormatError):  # a damaged consumer is a finding of the check

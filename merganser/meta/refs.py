@@ -45,6 +45,7 @@ _CREATED: Final = "tagCreateTime"
 _RETAINED: Final = "tagTimeRetained"
 _TAG: Final = "tag-"
 _BRANCH: Final = "branch-"
+_DROP: Final = "drop-"
 _NUMERIC: Final = re.compile(r"[0-9]+")
 _NAME_BYTES_MAX: Final = 200
 
@@ -245,6 +246,11 @@ class BranchStore:
         names = sorted(e.name.removeprefix(_BRANCH) for e in found if e.is_directory and e.name.startswith(_BRANCH))
         there = self.env.map(self.exists, names)
         return [name for name, exists in zip(names, there, strict=True) if name and exists]
+
+    def dropping(self) -> list[str]:
+        """Return the names of the branches whose removal has begun and not ended, sorted."""
+        found = self.env.storage.list(self.paths.branch_directory)
+        return sorted(e.name.removeprefix(_DROP) for e in found if not e.is_directory and e.name.startswith(_DROP))
 
     def list(self) -> tuple[Branch, ...]:
         """Return all branches, by name."""

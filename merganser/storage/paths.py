@@ -28,6 +28,7 @@ _OF_TABLE: Final = re.compile(
     r"|\.staging-[^/]+/.*"
     r"|(.*/)?bucket-(\d+|postpone)/[^/]+"
     r"|(manifest|index|statistics)/[a-z-]+-[0-9a-f-]+-\d+"
+    r"|branch/drop-[^/]+"
     r"|(branch/branch-[^/]+/)?("
     r"snapshot/(snapshot-\d+|EARLIEST|LATEST)|changelog/(changelog-\d+|EARLIEST|LATEST)|schema/(schema-\d+|\.moving)"
     r"|tag/(tag-[^/]+|tag-success-file/[^/]+)|consumer/(consumer|ended)-[^/]+"
@@ -229,6 +230,10 @@ class TablePaths:
     def tag_marker(self, name: str) -> str:
         """Return where the marker of a complete tag lies."""
         return join(self.tag_directory, "tag-success-file", f"{name}_SUCCESS")
+
+    def dropping(self, branch: str) -> str:
+        """The note that a branch is being dropped. No engine takes it for a branch."""
+        return join(self.branch_directory, f"drop-{branch}")
 
     @property
     def consumer_directory(self) -> str:

@@ -56,8 +56,8 @@ class Advice:
     """One thing to do.
 
     Attributes:
-        topic: "buckets", "runs", "files", "deletes", "indexes", "formats", "consumers", "shards", "snapshots",
-            "statistics" or "orphans".
+        topic: "branches", "buckets", "runs", "files", "deletes", "indexes", "formats", "consumers", "shards",
+            "snapshots", "statistics" or "orphans".
         problem: a sentence with the numbers, and what they cost.
         remedy: a sentence that says what to do, with the command.
     """
@@ -421,6 +421,17 @@ def _shards(table: TableDef, facts: Facts) -> Iterator[Advice]:
     )
 
 
+def drop_advice(table: TableDef, names: Sequence[str]) -> Iterator[Advice]:
+    """Yield what to do about branches whose removal has begun and not ended."""
+    for name in names:
+        yield Advice(
+            "branches",
+            f"A call that drops the branch '{name}' was stopped, or still runs. Files that only the branch needs take "
+            "room.",
+            f"Run `merganser branch drop {table.name} {name}` to finish it.",
+        )
+
+
 def orphan_advice(table: TableDef, orphans: Sequence[Orphan], now_ms: int) -> Iterator[Advice]:
     """Yield what to do about files that no metadata names, of any age."""
     old = [orphan for orphan in orphans if orphan.modified_ms < now_ms - DAY_MS]
@@ -438,7 +449,7 @@ def orphan_advice(table: TableDef, orphans: Sequence[Orphan], now_ms: int) -> It
             "orphans",
             f"{_room(young)} that no snapshot, tag or branch needs, such as '{young[0].path}', "
             f"{_verb(young, 'is', 'are')} younger than a day. "
-            "Dropped branches, rollbacks and stopped writers leave such files. Or a writer is about to commit them.",
+            "Rollbacks, fast-forwards and stopped writers leave such files. Or a writer is about to commit them.",
             f"`merganser orphans {table.name} --remove` removes files that are a day old. If nothing writes to the "
             f"table now, add --older-than {until:%Y-%m-%dT%H:%M:%S} to remove these at once.",
         )

@@ -4,6 +4,13 @@
 and one of two creators wins. A branch shares manifests and data files with main; `meta.refs` explains why none of them
 is removed meanwhile.
 
+A crash may follow each step of a removal, and the same call, or one that creates a branch of the name, finishes it::
+
+    1  note        write `branch/drop-<name>`: the files that the branch needs
+    2  drop        remove its directory, which a store may first set aside
+    3  remove      those of the noted files that nothing else needs, and directories that were set aside
+    4  forget      remove the note
+
 A crash may follow each step of a fast-forward, and the same call finishes the work::
 
     1  check       find the fork, the newest snapshot that both have; refuse a branch that does not fit or is damaged
@@ -25,6 +32,7 @@ Format: section "statistics, tags, branches, consumers". Decision 0015.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Sequence
 
 from merganser.errors import (
@@ -49,7 +57,7 @@ from merganser.meta.table_state import MetaReader
 from merganser.options.registry import did_you_mean
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths, join
-from merganser.upkeep.garbage import remove_unneeded
+from merganser.upkeep.garbage import note_garbage, noted_garbage, remove_unneeded
 from merganser.upkeep.needed_files import NeededFiles
 from merganser.upkeep.rollback import guarded, take_back
 
@@ -69,9 +77,10 @@ def create_branch(table: TableDef, env: Env, name: str, *, tag: str | None = Non
     tags = TagStore(table.paths, env, table.name)
     kept = None if tag is None else tags.load(tag)
     home = table.paths.of_branch(name)
-    aside = join(table.paths.branch_directory, f".branch-{name}.{env.new_id()}.tmp")
+    aside = join(table.paths.branch_directory, f".new-branch-{name}.{env.new_id()}.tmp")
     if env.storage.list(home.metadata_root):
         raise _taken(table, name, what)
+    _finish_dropping(table, env, name)
     try:
         _build(table, env, kept, aside)
         try:
@@ -100,30 +109,47 @@ def drop_branch(table: TableDef, env: Env, name: str) -> None:
     """
     check_branch_name(name, what=f"cannot drop a branch of '{table.name}'")
     home = table.paths.of_branch(name)
-    if not env.storage.list(home.metadata_root):  # what is left of a removal that was stopped is removed, too
+    noted = noted_garbage(table, env, table.paths.dropping(name))
+    exists = bool(env.storage.list(home.metadata_root))  # what is left of a removal that was stopped is removed, too
+    if not exists and noted is None:
         names = BranchStore(table.paths, env, table.name).names()
         hint = did_you_mean(name, names) if names else "The table has none."
         raise NotFoundError(
-            f"cannot drop branch '{name}' of '{table.name}': there is none of this name. Nothing was changed. "
-            f"{hint} If a call that dropped it was stopped, table.remove_orphans() lists the files that it left.",
+            f"cannot drop branch '{name}' of '{table.name}': there is none of this name. Nothing was changed. {hint}",
             table=table.name,
             branch=name,
         )
+    if exists:
+        try:
+            reached = NeededFiles(table, env).line(home)
+        except FormatError:  # what it kept is not known; its files go as those that nothing names
+            reached = frozenset()
+        note_garbage(table, env, table.paths.dropping(name), reached | (noted or frozenset()))
+        env.storage.delete_tree(home.metadata_root)
+        env.cache.drop_prefix(home.metadata_root)
     try:
-        reached = NeededFiles(table, env).line(home)
-    except FormatError:  # what it kept is not known; its files go as those that nothing names
-        reached = frozenset()
-    env.storage.delete_tree(home.metadata_root)
-    env.cache.drop_prefix(home.metadata_root)
-    try:
-        remove_unneeded(table, env, reached)
+        _finish_dropping(table, env, name)
     except (FormatError, StorageError) as error:
         raise type(error)(
-            f"branch '{name}' of '{table.name}' is gone, but not all files that it alone kept: {error} The rest is "
-            "removed with the orphans.",
+            f"branch '{name}' of '{table.name}' is gone, but not all files that it alone kept: {error} Drop it again "
+            "to remove the rest, or wait until they are removed with the orphans.",
             table=table.name,
             branch=name,
         ) from error
+
+
+def _finish_dropping(table: TableDef, env: Env, name: str) -> None:
+    """Remove what a dropped branch left: its metadata that was set aside, and the files that it alone needed."""
+    note, directory = table.paths.dropping(name), table.paths.branch_directory
+    noted = noted_garbage(table, env, note)
+    if noted is None:
+        return
+    aside = re.compile(rf"\.branch-{re.escape(name)}\.[0-9a-f-]{{36}}\.tmp")
+    for entry in env.storage.list(directory):
+        if aside.fullmatch(entry.name):
+            env.storage.delete_tree(join(directory, entry.name))
+    remove_unneeded(table, env, noted)
+    env.storage.delete([note])
 
 
 def fast_forward(table: TableDef, env: Env, name: str) -> Snapshot:

@@ -9,17 +9,39 @@ Steps::
 
 A process that names one of the files again, such as a new tag or branch, checks afterwards that its source is still
 there. Step 3 comes after step 2, so one of the two sees the other. A crash after step 2 leaves files that no metadata
-names; the removal of orphans finds them. Decision 0016.
+names; the removal of orphans finds them once they are old. A call that is to finish by being repeated keeps a note of
+the files of step 1 until step 4 is done. No age protects a noted file: metadata has named it, so it is no running
+writer's. Decision 0016.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 
+from merganser.errors import NotFoundError
 from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
+from merganser.storage.paths import join
 from merganser.upkeep.expire_snapshots import remove_empty_directories, remove_files
 from merganser.upkeep.needed_files import NeededFiles
+
+
+def note_garbage(table: TableDef, env: Env, path: str, files: Collection[str]) -> frozenset[str]:
+    """Note durably at a path the files that are to go; return them: files outside of the table stay."""
+    prefix = f"{table.path}/"
+    noted = frozenset(each for each in files if each.startswith(prefix))
+    names = sorted(each.removeprefix(prefix) for each in noted)
+    env.storage.replace(path, json.dumps({"files": names}).encode(), durable=True)
+    return noted
+
+
+def noted_garbage(table: TableDef, env: Env, path: str) -> frozenset[str] | None:
+    """Return the files that are noted at a path; None: there is no note."""
+    try:
+        return frozenset(join(table.path, name) for name in json.loads(env.storage.read(path))["files"])
+    except NotFoundError:
+        return None
 
 
 def remove_unneeded(table: TableDef, env: Env, paths: Collection[str]) -> tuple[str, ...]:

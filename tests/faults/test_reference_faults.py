@@ -7,7 +7,11 @@ import itertools
 import random
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+from uuid import uuid4
 
 import pytest
 
@@ -15,6 +19,7 @@ import merganser as mg
 from merganser.errors import AlreadyExistsError, CommitUnknownError, ConflictError, ExpiredError, NotFoundError
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import Seen, SnapshotStore
+from merganser.storage.local import LocalStorage
 from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import Outcome
@@ -137,21 +142,63 @@ def test_a_branch_is_whole_or_absent_whichever_call_goes_wrong(copies: bool) -> 
     assert _every(contents(table.env.storage), work, check, copies=copies) > 40
 
 
-def test_a_branch_is_dropped_by_dropping_it_again_whichever_call_goes_wrong() -> None:
+def _left_by_branch(storage: Storage) -> list[str]:
+    """Return the files below `branch`, and those that nothing names, of any age."""
+    orphans = _again(storage).remove_orphans(older_than=datetime(2999, 1, 1, tzinfo=UTC))
+    return [*orphans, *(path for path in contents(storage) if "/branch/" in path)]
+
+
+@pytest.mark.parametrize("recreates", [False, True])
+def test_a_branch_is_dropped_by_dropping_it_again_whichever_call_goes_wrong(recreates: bool) -> None:
     table = _table()
     table.tags.create("v", snapshot=2)
     table.branches.create("b", tag="v")
+    table.branch("b").write([_state(9, "branch")])
 
     def check(storage: Storage, outcome: Outcome[Any]) -> None:
         table = _again(storage)
         assert _rows(table) == STATES[4]
+        begun = [one for one in table.advice() if one.topic == "branches"]
+        if outcome.error is not None and _left_by_branch(storage) and not table.branches.list():
+            assert begun
+        if recreates and not table.branches.list():
+            table.branches.create("b")
         with contextlib.suppress(NotFoundError):
             table.branches.drop("b")
         assert _again(storage).branches.list() == ()
+        assert [one for one in table.advice() if one.topic == "branches"] == []
+        assert _left_by_branch(storage) == []
         table.branches.create("b")
         assert _rows(_again(storage).branch("b")) == []
 
     assert _every(contents(table.env.storage), lambda faulty: _again(faulty).branches.drop("b"), check) > 5
+
+
+def test_a_branch_that_was_set_aside_on_a_disk_is_removed_by_the_next_call(tmp_path: Path) -> None:
+    catalog = mg.catalog(tmp_path)
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", {"k": "INT"})
+    for name in ("b", "b.c"):
+        table.branches.create(name)
+        table.branch(name).write([{"k": 1}])
+    home = Path(table.path) / "branch"
+
+    def killed(_: Any, path: str) -> None:
+        Path(path).rename(home / f".branch-b.{uuid4()}.tmp")
+        raise KeyboardInterrupt
+
+    with patch.object(LocalStorage, "delete_tree", killed), pytest.raises(KeyboardInterrupt):
+        table.branches.drop("b")
+    other = home / f".branch-b.c.{uuid4()}.tmp"
+    other.mkdir()
+    assert [one.topic for one in table.advice()] == ["branches"]
+    assert [one.name for one in table.branches.list()] == ["b.c"]
+    table.branches.drop("b")
+    assert sorted(one.name for one in home.iterdir()) == sorted([other.name, "branch-b.c"])
+    assert table.remove_orphans(older_than=datetime(2999, 1, 1, tzinfo=UTC)) == ()
+    assert table.branch("b.c").read().count() == 1
+    with pytest.raises(NotFoundError):
+        table.branches.drop("b")
 
 
 @pytest.mark.parametrize("to", [{"snapshot": 2}, {"tag": "v"}])
