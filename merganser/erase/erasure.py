@@ -6,7 +6,8 @@ The order of the work. A crash after any step leaves a whole table, and the same
     2  delete    a commit like that of `Table.delete`, so that streams see the rows go
     3  rewrite   a commit that replaces each live file that holds a version of them: no row changes for readers
     4  renew     a commit without files, whose manifests name live files alone
-    5  end       with `everywhere`: branches go through 2 to 4, then all that names an old file ends, and files go
+    5  end       with `everywhere`: branches go through 2 to 4, then all that names an old file ends, and files go;
+                 the records of the table's log go, too
     6  verify    read the deciding columns of every file that is there
 
 Steps 2 and 3 are repeated if another writer adds such rows in between. Later rows are new rows: they stay.
@@ -17,7 +18,7 @@ Docs: decision 0065.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -56,6 +57,7 @@ from merganser.errors import (
     FormatError,
     InvalidInputError,
     MerganserError,
+    StorageError,
     check_flags,
 )
 from merganser.expr.predicate import Predicate
@@ -104,6 +106,11 @@ _UNNAMED: Final = (
 _SHARDS: Final = (
     "The file remembers the shards of the table's stream, and a shard is of a partition that the rows were in. "
     "erase(..., everywhere=True) takes the partition from it. A damaged file is written again by table.repair()."
+)
+
+_LOG: Final = (
+    "The topic of the table's log in Kafka has each row that was committed, until its retention ends. "
+    "erase(..., everywhere=True) removes all its records, and readers take them from the files."
 )
 
 _OTHER_COLUMNS: Final = (
@@ -164,6 +171,7 @@ class Erasing:
     _finder: Finder = field(init=False)
     _counts: RowCounts = field(default_factory=RowCounts)
     _versions: int = 0
+    _seen: dict[str, int] = field(default_factory=dict)  # of the line: files that were live, and their sought rows
     _rewritten: set[str] = field(default_factory=set)
     _removed: set[str] = field(default_factory=set)
     _ended: list[Holding] = field(default_factory=list)
@@ -197,7 +205,7 @@ class Erasing:
         old_ms = self.env.now_ms() - DAY_MS
         self._removed.update(remove_orphans(self.table, self.env, older_than_ms=old_ms, dry_run=False))
         self._drop_copies()
-        return self._verified(started)
+        return self._verified(started, self._of_log(found.lines))
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.env.now_ms() / 1000, UTC)
@@ -233,6 +241,10 @@ class Erasing:
             "deleted. Repeat the call.",
             table=table.name,
         )
+        self._seen.clear()
+        before = TableCommit(table, self.env).latest()
+        with suppress(FormatError):  # they are only counted
+            self._hit(table, before)
         for _ in _RETRIES.each():
             try:
                 clean_since = self._deleted(table)
@@ -250,6 +262,7 @@ class Erasing:
                 if hit and self._published_first(table, state, hit):
                     continue
                 self._renew(table, self._rewrite(table, state, hit, clean_since) if hit else clean)
+                self._count_versions(table)
                 return
             except ConflictError as error:
                 lost = error
@@ -325,14 +338,27 @@ class Erasing:
 
     def _live_hits(self, table: TableDef, state: TableState) -> dict[BucketId, list[ManifestEntry]]:
         """Return the live files that hold rows that are sought, by bucket."""
+        found: dict[BucketId, list[ManifestEntry]] = {}
+        for entry in self._hit(table, state):
+            found.setdefault((entry.partition, entry.bucket), []).append(entry)
+        return found
+
+    def _hit(self, table: TableDef, state: TableState) -> list[ManifestEntry]:
+        """Return the live files that hold rows that are sought, and remember them for the count of versions."""
         needed = NeededFiles(table, self.env)
         paths = {next(iter(needed.data_paths(entry))): entry for entry in state.live}
         self._finder.search([StoredFile(path, table, entry) for path, entry in paths.items()])
-        found: dict[BucketId, list[ManifestEntry]] = {}
-        for path, entry in paths.items():
-            if self._finder.hits[path]:
-                found.setdefault((entry.partition, entry.bucket), []).append(entry)
-        return found
+        hits = {path: count for path in paths if (count := self._finder.hits[path])}
+        self._seen |= hits
+        return [paths[path] for path in hits]
+
+    def _count_versions(self, table: TableDef) -> None:
+        """Count the rows that are sought in files that are live no more, also those that a deletion vector marked."""
+        needed = NeededFiles(table, self.env)
+        live = {next(iter(needed.data_paths(entry))) for entry in TableCommit(table, self.env).latest().live}
+        gone = self._seen.keys() - live
+        self._versions += sum(self._seen[path] for path in gone)
+        self._rewritten.update(path.rpartition("/")[2] for path in gone)
 
     def _published_first(
         self, table: TableDef, state: TableState, hit: Mapping[BucketId, Sequence[ManifestEntry]]
@@ -409,8 +435,6 @@ class Erasing:
             raise
         if not told:
             self._counts = self._counts + counts
-        self._versions += gone.deleted or 0
-        self._rewritten.update(entry.file.name for entries in hit.values() for entry in entries)
         return made
 
     def _renew(self, table: TableDef, clean: Snapshot | None) -> None:
@@ -539,6 +563,28 @@ class Erasing:
             }
             yield line, store, of_files
 
+    def _of_log(self, lines: Sequence[Line]) -> list[Holding]:
+        """Remove all records of the log's topic, with `everywhere`; return the topic if it may hold rows.
+
+        Its records are not searched: those of a person cannot be removed alone.
+        """
+        [table] = [line.table for line in lines if line.table.branch == MAIN]
+        if table.options.get(w.LOG_SYSTEM) == "none":
+            return []
+        from merganser.log import commit_log  # noqa: PLC0415 - it imports the client of Kafka, for tables with a log
+
+        topic, why = str(table.options.get(w.KAFKA_TOPIC)), ""
+        try:
+            if not commit_log.log_holds_rows(table):
+                return []
+            if self.everywhere:
+                commit_log.empty_log(table, self.env)
+                self._ended.append(Holding("log", topic, MAIN))
+                return []
+        except StorageError as error:
+            why = f" {error.message}"
+        return [Holding("log", topic, MAIN, _LOG + why)]
+
     # what is left
 
     def _drop_copies(self) -> None:
@@ -546,7 +592,7 @@ class Erasing:
         local_copies(self.table).clear()
         self.env.cache.drop_prefix(self.table.path)
 
-    def _verified(self, started: datetime) -> Erasure:
+    def _verified(self, started: datetime, of_log: Sequence[Holding]) -> Erasure:
         """Read what is left, and return the report; step 6."""
         outside = sorted(self._finder.outside)
         self._remember_read()
@@ -555,6 +601,7 @@ class Erasing:
         dirty = self._dirty(inventory)
         files = [one.entry.file for path, one in inventory.files.items() if path in self._finder.hits]
         held = [one for line in inventory.lines for one in holdings(line, dirty)]
+        held += of_log
         held += [Holding("file", path, self.table.branch, _OUTSIDE) for path in outside]
         for path in remove_orphans(self.table, self.env, older_than_ms=_FOREVER_MS, dry_run=True):
             stored = unnamed_file(self.table, self.env, path)

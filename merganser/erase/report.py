@@ -21,8 +21,8 @@ class Holding:
 
     Attributes:
         kind: "snapshot", "tag", "changelog", "consumer"; "branch": one whose rows were not asked; "file": one that no
-            snapshot names, or that lies outside of the table.
-        name: its name, the number of a snapshot, or the name of a file.
+            snapshot names, or that lies outside of the table; "log": the topic of the table's log.
+        name: its name, the number of a snapshot, the name of a file or of a topic.
         branch: the branch that it belongs to; "main" for the table itself.
         advice: how to end it.
     """
@@ -45,9 +45,10 @@ class Erasure:
         started, finished: when, in UTC.
         snapshot: the newest snapshot of the table when it was verified; None: the table has none.
         rows: rows of the newest state that were deleted, in all branches; None: files were dropped unread.
-        versions: stored rows of all kinds that were left out of files that were written again.
+        versions: stored rows of all kinds in the live files that others replaced: files that were written again
+            without them, and those that a compaction of this call replaced, so that streams are told of the deletion.
         keys: how many keys the filter found; None: the filter itself says which versions are erased.
-        rewritten: names of the data files that others replaced.
+        rewritten: names of these files.
         removed: names of all files that were removed from the store.
         ended: what ended for the erasure.
         held: what still holds erased rows, or may hold some since it cannot be read. Empty: no file of the table holds

@@ -31,7 +31,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from merganser.commit.log import CommitLog
+from merganser.commit.log import CommitLog, is_eventual
 from merganser.errors import ConflictError, StorageError
 from merganser.log.contents import FILES_ONLY, Contents, contents_of, is_files_only, mode_of
 from merganser.log.kafka import (
@@ -47,6 +47,8 @@ from merganser.log.kafka import (
 )
 from merganser.log.mark import CONTROL_KEY, HEADER, Mark, mark_from
 from merganser.log.records import encode
+from merganser.log.topics import remove_records
+from merganser.log.uncommitted import uncommitted_topic
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot, same_snapshot
@@ -154,6 +156,12 @@ class _Commit:
             self.log.forget()
             sent: int = self._with_a_producer(lambda: self.log.catch_up(self.table, self.env))
         return sent
+
+    def empty(self) -> None:
+        """Remove all records from the topic."""
+        with self.log.lock:
+            self.log.forget()  # a new producer ends what a stopped process has left open
+            self._with_a_producer(lambda: self.log.empty(self.table, self.env))
 
     def drop(self) -> None:
         """Abort the open transaction."""
@@ -427,6 +435,16 @@ class _TableLog:
             sent += not contents.is_empty
         return sent
 
+    def empty(self, table: TableDef, env: Env) -> None:
+        """Remove all records from the topic, so that it holds no row. The log goes on behind them.
+
+        A record without a row goes before, and stays. So the next producer finds what the log has, also if this process
+        stops after any request. Readers take from the files what was removed before they had it.
+        """
+        self.catch_up(table, env)
+        ends = self._tell(table, env, self._through)
+        remove_records(table, self._topic, {part: end - 1 for part, end in ends.items()})
+
     def _still_there(
         self, table: TableDef, env: Env, store: SnapshotStore, through: Snapshot | None
     ) -> Snapshot | None:
@@ -445,16 +463,37 @@ class _TableLog:
             self._partitions,
             lambda mark: (one := store.get(mark.snapshot)) is not None and same_snapshot(one, mark.shown()),
         )
-        found = max(kept.values(), key=lambda mark: mark.snapshot, default=None)
-        to = 0 if found is None else found.snapshot
-        mark = Mark(to, "", "", to, table.schema.id, self._partitions, env.now_ms(), "", 0, back=True)
-        if found is not None:
-            mark = replace(found, parts=self._partitions, back=True, ends=False, files=False)
-        self._sent_records(table, env, mark, {part: iter(()) for part in range(self._partitions)})
-        self._published = to
-        back = mark.shown()
-        self.show(back)
-        return back if found is not None else None
+        newest_kept = max(kept.values(), key=lambda mark: mark.snapshot, default=None)
+        found = None if newest_kept is None else newest_kept.shown()
+        self._tell(table, env, found)
+        return found
+
+    def _tell(self, table: TableDef, env: Env, through: Snapshot | None) -> dict[int, int]:
+        """Write a record without a row into each partition: the log ends with this snapshot; None: before the first.
+
+        Readers look at the files then, and the next producer finds what the log has.
+
+        Returns:
+            The offset behind the record in each partition.
+        """
+        mark = Mark(0, "", "", 0, table.schema.id, self._partitions, env.now_ms(), "", 0, back=True)
+        if through is not None:
+            mark = Mark(
+                through.id,
+                through.base_manifest_list,
+                through.delta_manifest_list,
+                through.id,
+                through.schema_id,
+                self._partitions,
+                through.time_millis,
+                through.commit_user,
+                through.commit_identifier,
+                back=True,
+                watermark=through.watermark,
+            )
+        ends = self._sent_records(table, env, mark, {part: iter(()) for part in range(self._partitions)})
+        self.show(mark.shown())
+        return ends
 
 
 def _contents_from(
@@ -474,6 +513,37 @@ def make_up(table: TableDef, env: Env) -> int:
         StorageError: the broker does not answer.
     """
     return _commit_of(table, env).make_up()
+
+
+def empty_log(table: TableDef, env: Env) -> None:
+    """Remove the rows from the topic of a table: all records, whether readers have them or not. The log goes on.
+
+    Raises:
+        StorageError: the broker does not answer, or does not remove records; some or all are still there.
+    """
+    _commit_of(table, env).empty()
+
+
+def log_holds_rows(table: TableDef) -> bool:
+    """Return whether the topic of a table holds a record with a row, or a delete of one, or one that was not committed.
+
+    Raises:
+        StorageError: the broker does not answer.
+    """
+    topic = topic_of(table)
+    topics = [topic, uncommitted_topic(topic)] if is_eventual(table) else [topic]
+    return any(_holds_rows(table, each) for each in topics)
+
+
+def _holds_rows(table: TableDef, topic: str) -> bool:
+    consumer = _reading(table, topic, "read_uncommitted")  # what was aborted is there, too
+    try:
+        with told(table, "read the log"):
+            partitions = partition_count(table, consumer, topic)
+            consumer.assign([kafka.TopicPartition(topic, part, kafka.OFFSET_BEGINNING) for part in range(partitions)])
+            return any(message.key() != CONTROL_KEY for message in _messages(consumer, range(partitions)))
+    finally:
+        consumer.close()
 
 
 def log_lacks(table: TableDef, env: Env) -> int:
@@ -546,16 +616,7 @@ def _searched(
     table: TableDef, topic: str, partitions: int, wanted: Callable[[Mark], bool]
 ) -> tuple[dict[int, Mark], bool]:
     """Return the result of `last_marks`, and whether retention has removed all records that the log had."""
-    consumer = kafka.Consumer(
-        {
-            **client_settings(table),
-            "group.id": f"merganser-{topic}",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,  # the end of a partition is told with the answer to a fetch
-            "isolation.level": "read_committed",
-        }
-    )
+    consumer = _reading(table, topic, "read_committed")
     try:
         found: dict[int, Mark] = {}
         bounds = {
@@ -577,8 +638,30 @@ def _searched(
         consumer.close()
 
 
+def _reading(table: TableDef, topic: str, isolation: str) -> Any:
+    """Return a consumer that reads to the end of partitions and keeps no position."""
+    return kafka.Consumer(
+        {
+            **client_settings(table),
+            "group.id": f"merganser-{topic}",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,  # the end of a partition is told with the answer to a fetch
+            "isolation.level": isolation,
+        }
+    )
+
+
 def _marks(consumer: Any, parts: Iterable[int]) -> Iterator[tuple[int, Mark]]:
     """Yield partition and mark of all records up to the end of each partition."""
+    for message in _messages(consumer, parts):
+        headers = dict(message.headers() or ())
+        if HEADER in headers:
+            yield message.partition(), mark_from(headers[HEADER])
+
+
+def _messages(consumer: Any, parts: Iterable[int]) -> Iterator[Any]:
+    """Yield all records up to the end of each partition."""
     left = set(parts)
     until = time.monotonic() + _SEND_S
     while left:
@@ -587,9 +670,7 @@ def _marks(consumer: Any, parts: Iterable[int]) -> Iterator[tuple[int, Mark]]:
         for message in messages:
             error = message.error()
             if error is None:
-                headers = dict(message.headers() or ())
-                if HEADER in headers:
-                    yield message.partition(), mark_from(headers[HEADER])
+                yield message
             elif error.code() == kafka.KafkaError._PARTITION_EOF:
                 left.discard(message.partition())
             else:

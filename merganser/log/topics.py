@@ -5,7 +5,7 @@ An eventual log has a second one, of one partition, for rows that are not commit
 partitions   the number of buckets; one for tables without buckets, and more as buckets are added
 name         <warehouse>.<database>.<table>, stored as 'kafka.topic'
 retention    'log.retention', else that of the broker
-clean-up     in upsert mode the last record of each key stays; after 'log.retention' none does
+clean-up     in upsert mode the last record of each key stays; after 'log.retention' none does. An erasure removes all
 """
 
 from __future__ import annotations
@@ -75,8 +75,7 @@ def make_uncommitted_topic(table: TableDef, topic: str) -> None:
         StorageError: the broker did not make it.
     """
     if is_eventual(table):
-        kept = {key: value for key, value in _settings(table).items() if key == _RETENTION}
-        _made(table, uncommitted_topic(topic), 1, kept)
+        _made(table, uncommitted_topic(topic), 1, _retention(table))
 
 
 def _made(table: TableDef, topic: str, partitions: int, settings: Mapping[str, str]) -> bool:
@@ -129,15 +128,9 @@ def altered(before: TableDef, after: TableDef) -> None:
         return
     if is_eventual(before) and not is_eventual(after):
         _deleted(after, uncommitted_topic(topic))
-    if then == now:
-        return
     _configured(after, topic, then, now)
     if is_eventual(before) and is_eventual(after):
-        _configured(
-            after,
-            uncommitted_topic(topic),
-            *({_RETENTION: at[_RETENTION]} if _RETENTION in at else {} for at in (then, now)),
-        )
+        _configured(after, uncommitted_topic(topic), _retention(before), _retention(after))
 
 
 def _configured(after: TableDef, topic: str, then: Mapping[str, str], now: Mapping[str, str]) -> None:
@@ -146,10 +139,28 @@ def _configured(after: TableDef, topic: str, then: Mapping[str, str], now: Mappi
         for key in {*then, *now}
         if then.get(key) != now.get(key)
     ]
+    if not entries:
+        return
     resource = kafka.admin.ConfigResource(kafka.admin.ResourceType.TOPIC, topic, incremental_configs=entries)
     admin = admin_of(after)
     with told(after, "alter the topic of the log"):
         for answer in admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S).values():
+            answer.result()
+
+
+def remove_records(table: TableDef, topic: str, before: Mapping[int, int]) -> None:
+    """Remove the records of a log below an offset in each partition, and all rows that are not committed.
+
+    Raises:
+        StorageError: the broker did not remove them; some may be gone.
+    """
+    _configured(table, topic, {}, _settings(table))  # topics of older versions were only compacted
+    parts = [kafka.TopicPartition(topic, part, offset) for part, offset in before.items()]
+    if is_eventual(table):
+        parts.append(kafka.TopicPartition(uncommitted_topic(topic), 0, kafka.OFFSET_END))
+    admin = admin_of(table)  # it has to live until its answers have come
+    with told(table, "remove records from the log"):
+        for answer in admin.delete_records(parts, request_timeout=TIMEOUT_S).values():
             answer.result()
 
 
@@ -158,12 +169,19 @@ def _operation(is_set: bool) -> Any:
     return operation.SET if is_set else operation.DELETE
 
 
+def _retention(table: TableDef) -> dict[str, str]:
+    """Return what the broker is told if the options of a table say how long records stay."""
+    retention = table.options.get(w.LOG_RETENTION)
+    return {} if retention is None else {_RETENTION: str(int(retention.total_seconds() * 1000))}
+
+
 def _settings(table: TableDef) -> dict[str, str]:
     """Return what the broker is told of a topic."""
-    retention = table.options.get(w.LOG_RETENTION)
-    found = {} if retention is None else {_RETENTION: str(int(retention.total_seconds() * 1000))}
+    found = _retention(table)
     if mode_of(table) == "upsert":
-        found["cleanup.policy"] = "compact" if retention is None else "compact,delete"
+        # Kafka removes no records on request from a topic that is only compacted. With these it removes no others.
+        found = found or {_RETENTION: "-1", "retention.bytes": "-1"}
+        found["cleanup.policy"] = "compact,delete"
     return found
 
 

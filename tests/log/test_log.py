@@ -127,6 +127,34 @@ def _mark(snapshot: int, delta: str, *, back: bool = False) -> Mark:
     return Mark(snapshot, "base", delta, snapshot - 1, 0, 2, 0, "user", 1, ends=True, back=back)
 
 
+def _branch(table: mg.Table) -> str:
+    table.branches.create("side")
+    return "side"
+
+
+def _configure(broker: Broker, topic: str, policy: str) -> None:
+    client = kafka.admin.AdminClient({"bootstrap.servers": broker.address})
+    change = kafka.admin.AlterConfigOpType.SET
+    entry = kafka.admin.ConfigEntry("cleanup.policy", policy, incremental_operation=change)
+    resource = kafka.admin.ConfigResource(kafka.admin.ResourceType.TOPIC, topic, incremental_configs=[entry])
+    for answer in client.incremental_alter_configs([resource]).values():
+        answer.result()
+
+
+def _all_values(broker: Broker, topic: str) -> list[bytes]:
+    """Return the values of all records that the broker serves, also of those that were not committed."""
+    consumer = kafka.Consumer({
+        "bootstrap.servers": broker.address, "group.id": "a-reader", "isolation.level": "read_uncommitted",
+        "enable.partition.eof": True, "enable.auto.commit": False, "fetch.wait.max.ms": 10,
+    })  # fmt: skip
+    try:
+        parts = set(consumer.list_topics(topic, 10).topics[topic].partitions)
+        consumer.assign([kafka.TopicPartition(topic, part, kafka.OFFSET_BEGINNING) for part in parts])
+        return [message.value() or b"" for message in commit_log._messages(consumer, parts)]
+    finally:
+        consumer.close()
+
+
 def _row(kind: str, k: int, v: str | None) -> dict[str, Any]:
     return {"_row_kind": kind, "k": k, "v": v}
 
@@ -524,6 +552,87 @@ def test_a_log_whose_records_have_all_expired_is_not_sent_again(warehouse: mg.Ca
     commit_log._logs.clear()
     table.write([{"k": 1, "v": "c"}])
     assert [record["snapshot"] for record in _records(table)] == [3]
+
+
+@pytest.mark.parametrize("mode", ["upsert", "all", "eventual"])
+def test_an_erasure_empties_the_topic_and_the_log_goes_on(warehouse: mg.Catalog, broker: Broker, mode: str) -> None:
+    options = {"log.consistency": mode} if mode == "eventual" else {"log.changelog-mode": mode}
+    table = _table(warehouse, broker, **options)
+    topic = table.options["kafka.topic"]
+    beside = [f"{topic}.uncommitted"] if mode == "eventual" else []
+    if mode == "upsert":  # as topics of older versions
+        _configure(broker, topic, "compact")
+    with table.writer() as writer:
+        for k in range(6):
+            writer.write([{"k": k, "v": "person" if k == 3 else "x"}])
+            if beside:
+                writer.flush()
+            writer.commit()
+    assert all(any(b"person" in text for text in _all_values(broker, each)) for each in (topic, *beside))
+    table.delete("k = 3")
+
+    report = table.erase("k = 3")
+    assert [(one.kind, one.name) for one in report.held if one.kind == "log"] == [("log", topic)]
+    with _following(table, start="latest") as get:
+        report = table.erase("k = 3", everywhere=True)
+        assert (report.is_complete, [one.name for one in report.ended if one.kind == "log"]) == (True, [topic])
+        assert {record["key"] for record in _records(table)} == {"merganser"}
+        assert not [text for each in (topic, *beside) for text in _all_values(broker, each) if b"person" in text]
+        assert table.erase("k = 3").is_complete
+
+        commit_log._logs.clear()  # as another process, which has to find out what the log has
+        table.write([{"k": 7, "v": "new"}])
+        assert get() == [_row("+I", 7, "new")]
+    newest = table.latest_snapshot().id
+    assert [record["snapshot"] for record in _records(table) if record["key"] != "merganser"] == [newest]
+    assert "the log lacks nothing" in _said("log", "repair", table.path)
+    again = table.erase("k = 3", everywhere=True)
+    assert (again.is_complete, [one.kind for one in again.ended].count("log")) == (True, 1)
+
+
+@pytest.mark.parametrize("stops", ["remove", "snapshot"])
+def test_an_erasure_of_the_log_that_was_stopped_is_finished_by_the_next(
+    warehouse: mg.Catalog, broker: Broker, stops: str
+) -> None:
+    """The process stops before the records go, or a writer stops between its snapshot and the log."""
+    table = _table(warehouse, broker)
+    for k in range(3):
+        table.write([{"k": k, "v": "a"}])
+    if stops == "remove":
+        with (
+            patch.object(commit_log, "remove_records", side_effect=KeyboardInterrupt),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            table.erase("k = 1", everywhere=True)
+        commit_log._logs.clear()
+        assert len([record for record in _records(table) if record["key"] == '{"k":2}']) == 1
+    else:
+        with (
+            patch.object(commit_log._TableLog, "show", side_effect=KeyboardInterrupt),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            table.write([{"k": 1, "v": "person"}])
+        commit_log._logs.clear()
+        assert [one.kind for one in table.erase("k = 1").held].count("log") == 1
+    assert table.erase("k = 1", everywhere=True).is_complete
+    assert not [text for text in _all_values(broker, table.options["kafka.topic"]) if text]
+    table.write([{"k": 2, "v": "b"}])
+    assert [record["key"] for record in _records(table) if record["key"] != "merganser"] == ['{"k":2}']
+
+
+def test_a_report_says_that_the_topic_holds_rows_if_the_broker_does_not_answer(
+    warehouse: mg.Catalog, broker: Broker
+) -> None:
+    table = _table(warehouse, broker)
+    table.write([{"k": 1, "v": "a"}])
+    with patch.object(commit_log, "remove_records", side_effect=StorageError("no answer")):
+        report = table.erase("k = 1", everywhere=True)
+    [held] = report.held
+    assert (held.kind, held.name) == ("log", table.options["kafka.topic"])
+    assert "no answer" in held.advice
+    with patch.object(commit_log, "partition_count", side_effect=StorageError("no answer")):
+        report = table.branch(_branch(table)).erase("k = 1")
+    assert [one.kind for one in report.held].count("log") == 1
 
 
 def test_records_of_two_histories_make_no_commit_together() -> None:

@@ -999,3 +999,20 @@ def test_errors_of_readers_that_were_not_told_name_the_erasure() -> None:
             read()
         assert "retention" not in told.value.message
         assert "time-retained" not in told.value.message
+
+
+@pytest.mark.parametrize(
+    ("options", "versions"),
+    [
+        ({"bucket": "1"}, 2),
+        ({"bucket": "1", "changelog-producer": "lookup"}, 2),
+        ({"bucket": "1", "changelog-producer": "full-compaction"}, 1),  # a compaction took both
+        ({"bucket": "1", "deletion-vectors.enabled": "true"}, 1),  # of the file; the deletion became a vector
+    ],
+)
+def test_a_report_counts_the_versions_that_were_stored(options: dict[str, str], versions: int) -> None:
+    table = table_of(options, "k")
+    table.write([mine("old"), row("a")])
+    report = table.erase(f"k = '{TOKEN}'", everywhere=True)
+    assert (report.rows, report.versions) == (1, versions)
+    assert report.rewritten
