@@ -17,7 +17,7 @@ Docs: decision 0065.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -46,6 +46,7 @@ from merganser.erase.inventory import (
     may_hold,
     take_inventory,
     unnamed_file,
+    unnamed_metadata,
 )
 from merganser.erase.report import Erasure, Holding
 from merganser.erase.rewriting import RewritingJob
@@ -493,6 +494,34 @@ class Erasing:
         found = inventory.naming(dirty) | indexes
         return found | self._dirty_statistics(inventory, found)
 
+    def _clean_metadata(self, inventory: Inventory, dirty: frozenset[str], paths: Collection[str]) -> set[str]:
+        """Return those of some files that are metadata and hold nothing of rows that are sought.
+
+        Beside a writer there are always manifests of a commit that is being made. They are asked as those are that a
+        snapshot names, unless the table has branches: nothing says whose columns such a file has.
+        """
+        if len(inventory.lines) > 1:
+            return set()
+        young = unnamed_metadata(self.table, self.env, paths)
+        every = {path: one for files in young.files.values() for path, one in files.items()}
+        gone = {path: one for path, one in every.items() if path not in inventory.files}
+        gone = {path: one for path, one in gone.items() if not self.env.storage.exists(path)}
+        hits = {path for path in every if self._finder.hits.get(path)}
+        unread = may_hold(self.env, gone, self._finder.sought)
+        if self._finder.sought is self._read_for:
+            unread -= self._read
+        if unread:  # what was committed meanwhile has names now
+            now = take_inventory(self.table, self.env)
+            unread -= now.named(lambda line, one: self._is_later(line, one, or_equal=True))
+        known = inventory.partitions(self._dirty_paths(inventory))
+        clean = {name for name, files in young.files.items() if files.keys().isdisjoint(hits | unread)}
+        for name, partitions in young.indexed.items():
+            if not may_be_of(self.table, partitions - known, self._finder.sought):
+                clean.add(name)
+        judged = clean | (inventory.paths.keys() - dirty)
+        clean |= {name for name, manifests in young.lists.items() if manifests <= judged}
+        return {path for path in paths if path.rpartition("/")[2] in clean}
+
     def _dirty_statistics(self, inventory: Inventory, manifests: frozenset[str]) -> set[str]:
         """Return files of statistics that may hold values of rows that are sought.
 
@@ -603,11 +632,13 @@ class Erasing:
         held = [one for line in inventory.lines for one in holdings(line, dirty)]
         held += of_log
         held += [Holding("file", path, self.table.branch, _OUTSIDE) for path in outside]
-        for path in remove_orphans(self.table, self.env, older_than_ms=_FOREVER_MS, dry_run=True):
-            stored = unnamed_file(self.table, self.env, path)
-            if stored is not None:
-                self._finder.search([stored])
-            if stored is None or self._finder.hits[path]:
+        unnamed = remove_orphans(self.table, self.env, older_than_ms=_FOREVER_MS, dry_run=True)
+        rows = {path: one for path in unnamed if (one := unnamed_file(self.table, self.env, path)) is not None}
+        self._finder.search(list(rows.values()))
+        clean = {path for path in rows if not self._finder.hits[path]}
+        clean |= self._clean_metadata(inventory, dirty, [path for path in unnamed if path not in rows])
+        for path in unnamed:
+            if path not in clean and self.env.storage.exists(path):  # a writer that lost a race removes its own
                 held.append(Holding("file", path.rpartition("/")[2], self.table.branch, _UNNAMED))
         for line, _, of_files in self._shards(inventory, inventory.partitions(self._dirty_paths(inventory))):
             names = sorted(path.rpartition("/")[2] for path, holds in of_files.items() if holds)

@@ -31,7 +31,9 @@ from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.consumers import Consumer, ConsumerStore
 from merganser.meta.data_file import ADD, DataFile, ManifestEntry
 from merganser.meta.followed import as_of, current_schema
-from merganser.meta.manifest_list import ManifestFile
+from merganser.meta.index_manifest import read_index_manifest
+from merganser.meta.manifest import read_manifest
+from merganser.meta.manifest_list import ManifestFile, read_manifest_list
 from merganser.meta.refs import MAIN
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
@@ -173,6 +175,45 @@ def unnamed_file(table: TableDef, env: Env, path: str) -> StoredFile | None:
             partition = serialize([None] * len(table.partition_types), table.partition_types)
             return StoredFile(path, table, ManifestEntry(ADD, partition, 0, 0, facts))
     return None
+
+
+@dataclass(frozen=True)
+class Unnamed:
+    """Metadata that no snapshot names, by the names of its files.
+
+    Attributes:
+        files: of each manifest, the data and changelog files that it names, by path.
+        lists: of each manifest list, the names of its manifests.
+        indexed: of each index manifest, the partitions that it names; none if the table has no partitions.
+    """
+
+    files: Mapping[str, Mapping[str, StoredFile]]
+    lists: Mapping[str, frozenset[str]]
+    indexed: Mapping[str, frozenset[bytes]]
+
+
+def unnamed_metadata(table: TableDef, env: Env, paths: Iterable[str]) -> Unnamed:
+    """Read metadata that no snapshot names. A file that is gone, not whole, or something else is left out."""
+    needed = NeededFiles(table, env)
+    manifests: dict[str, dict[str, StoredFile]] = {}
+    lists: dict[str, frozenset[str]] = {}
+    indexed: dict[str, frozenset[bytes]] = {}
+    for path in paths:
+        name = path.rpartition("/")[2]
+        if path != table.paths.manifest(name):
+            continue
+        with contextlib.suppress(FormatError, NotFoundError):
+            data = env.storage.read(path)
+            if name.startswith("manifest-list-"):
+                lists[name] = frozenset(one.name for one in read_manifest_list(data, path))
+            elif name.startswith("index-manifest-"):
+                found = frozenset(entry.partition for entry in read_index_manifest(data, path))
+                indexed[name] = found if table.schema.partition_keys else frozenset()
+            else:
+                entries = read_manifest(data, path)
+                named = ((next(iter(needed.data_paths(entry))), entry) for entry in entries)
+                manifests[name] = {each: StoredFile(each, table, entry) for each, entry in named}
+    return Unnamed(manifests, lists, indexed)
 
 
 def may_hold(env: Env, files: Mapping[str, StoredFile], sought: Sought) -> set[str]:

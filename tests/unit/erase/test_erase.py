@@ -516,6 +516,38 @@ def test_files_that_no_snapshot_names_are_held_until_they_are_removed() -> None:
     assert found(table) == []
 
 
+@pytest.mark.parametrize("part", ["", "d"])
+@pytest.mark.parametrize(("who", "parts"), [("b", ""), ("b", "/bucket-"), (TOKEN, "")])
+def test_metadata_of_a_commit_that_is_being_made_is_read(who: str, parts: str, part: str) -> None:
+    """Beside a writer there are always manifests that no snapshot names yet: they count by what they hold."""
+    table = table_of({"bucket": "1"}, f"{part} k".strip(), part)
+    table.write([mine("old"), row("a")])
+    assert table.erase(f"k = '{TOKEN}'", everywhere=True).is_complete
+    storage, files, before = table.env.storage, contents(table.env.storage), table.latest_snapshot()
+    table.write([row("b") if who == "b" else mine("new", TOKEN)])
+    new = {path: data for path, data in contents(storage).items() if path not in files}
+    table.rollback(snapshot=before.id)
+    table.remove_orphans(older_than=datetime.now(UTC) + timedelta(days=1), dry_run=False)
+
+    def beside(*arguments: Any, **how: Any) -> Any:
+        for path, data in new.items():
+            if "/manifest/" in path or (parts and parts in path):
+                storage.replace(path, data)
+        return work(*arguments, **how)
+
+    work = erasure.Erasing._verified
+    with patch.object(Erasing, "_verified", beside):
+        report = table.erase(f"k = '{TOKEN}'", everywhere=True)
+    assert report.is_complete == (who == "b")
+    assert {one.name.split("-")[0] for one in report.held} <= {"manifest"}
+    assert bool(found(table)) == (who != "b")
+    assert sound(table)
+    for path in new:
+        if "/manifest/" in path:
+            storage.replace(path, new[path][:-20])  # it is being written
+    assert not table.erase(f"k = '{TOKEN}'", everywhere=True).is_complete
+
+
 def test_what_a_rollback_or_a_fast_forward_leaves_is_held_until_it_is_removed() -> None:
     table = table_of({"bucket": "1"}, "k")
     table.write([row("a")])
