@@ -117,6 +117,7 @@ IMPORTS_IN_FUNCTIONS: Final[dict[str, str]] = {
     "handle.writing": "readers of CSV and JSON files, wanted by few",
     "scan.rows": "conversions to pandas and Polars",
     "stream.waiting": "a client of Kafka, wanted by tables with a log",
+    "erase.erasure": "the same",
     "stream.logged": "readers of JSON, wanted by the same",
     "handle.table": "the same",
     "catalogs.filesystem": "SQL: a parser and an engine",
