@@ -633,7 +633,8 @@ class Erasing:
         held += of_log
         held += [Holding("file", path, self.table.branch, _OUTSIDE) for path in outside]
         unnamed = remove_orphans(self.table, self.env, older_than_ms=_FOREVER_MS, dry_run=True)
-        rows = {path: one for path in unnamed if (one := unnamed_file(self.table, self.env, path)) is not None}
+        asked = ((path, unnamed_file(self.table, self.env, path)) for path in unnamed)
+        rows = {path: stored for path, stored in asked if stored is not None}
         self._finder.search(list(rows.values()))
         clean = {path for path in rows if not self._finder.hits[path]}
         clean |= self._clean_metadata(inventory, dirty, [path for path in unnamed if path not in rows])
