@@ -98,6 +98,13 @@ class CdcOptions:
         return bool(self.database or self.table or self.metadata)
 
 
+_OF_OTHERS: Final = dict.fromkeys(
+    ("ignore_parse_errors", "ignore_parse_error"),
+    "Give dead_letters=, a table for bad records, and the good ones are written.",
+)
+"""What to write in place of options of other engines."""
+
+
 def check_names(options: Mapping[str, Any], arguments: Sequence[str] = ()) -> None:
     """Refuse names that are no option of change records.
 
@@ -110,7 +117,8 @@ def check_names(options: Mapping[str, Any], arguments: Sequence[str] = ()) -> No
     known = (*_CHOICES, *_TEXTS, *_BY_COLUMN, "metadata", "computed")
     for option in options:
         if option not in known:
-            hint = did_you_mean(str(option), [*known, *arguments])
+            folded = str(option).rpartition(".")[2].replace("-", "_").lower()
+            hint = _OF_OTHERS.get(folded) or did_you_mean(str(option), [*known, *arguments])
             raise InvalidInputError(f"{_ACTION}: unknown option {option!r}. {hint}", option=str(option))
 
 

@@ -80,18 +80,31 @@ OF_TABLE: Final = {
     "toPandas": "read().to_pandas()",
     "toPolars": "read().to_polars()",
     "toPylist": "read().to_pylist()",
+    "snapshotId": "read(snapshot=...)",
+    "timestampAsOf": "read(timestamp=...)",
     "updateExpr": "update(where, set)",
     "updateSchema": "alter([merganser.changes.add_column(name, type)])",
     "vacuum": "expire() for what old snapshots keep, and remove_orphans() for files that no commit names",
+    "versionAsOf": "read(snapshot=...)",
     "where": "read(where=...)",
     "withSchemaEvolution": "with_options({'write.merge-schema': True}).write(rows)",
 }
 """What to write in place of methods of a table in Delta, Iceberg and Hudi, and of a DataFrame."""
-OF_TAGS: Final = {"add": "create(name)", "delete": "drop(name)", "remove": "drop(name)"}
+OF_TAGS: Final = {
+    "add": "create(name)",
+    "createTag": "create(name)",
+    "delete": "drop(name)",
+    "deleteTag": "drop(name)",
+    "dropTag": "drop(name)",
+    "remove": "drop(name)",
+}
 """What to write in place of other verbs for tags."""
 OF_BRANCHES: Final = {
     "add": "create(name)",
+    "createBranch": "create(name)",
     "delete": "drop(name)",
+    "deleteBranch": "drop(name)",
+    "dropBranch": "drop(name)",
     "open": "table.branch(name)",
     "remove": "drop(name)",
 }
@@ -117,6 +130,7 @@ OF_CATALOG: Final = {
 }
 """What to write in place of methods of a catalog in Iceberg and Delta."""
 OF_PACKAGE: Final = {
+    "DeltaTable": "catalog(warehouse).table(name), or table(path)",
     "forName": "catalog(warehouse).table(name)",
     "forPath": "table(path)",
     "loadCatalog": "catalog(warehouse)",
@@ -125,6 +139,10 @@ OF_PACKAGE: Final = {
 }
 """What to write in place of functions of other packages."""
 OF_SPARK: Final = {
+    "DeltaTable": "merganser.catalog(warehouse).table(name), or merganser.table(path)",
+    "expireSnapshots": "table.expire()",
+    "forName": "merganser.catalog(warehouse).table(name)",
+    "forPath": "merganser.table(path)",
     "incremental": "changes(spark, table, start)",
     "mergeInto": "merge(spark, table, source, on)",
     "optimize": "compact(spark, table, full=True)",
@@ -132,6 +150,7 @@ OF_SPARK: Final = {
     "rewriteDataFiles": "compact(spark, table, full=True)",
     "stream": "read_stream(spark, table)",
     "toDF": "read(spark, table)",
+    "vacuum": "table.expire() for what old snapshots keep, and table.remove_orphans() for files that no commit names",
 }
 """What to write in place of functions of Delta, Iceberg and Hudi on Spark."""
 

@@ -322,10 +322,17 @@ def check_texts(options: Mapping[str, str]) -> None:
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:
-    """Return the one of `names` that `name` is most likely a misspelling of, or None."""
-    folded = {_folded(candidate): candidate for candidate in names}
-    found = difflib.get_close_matches(_folded(name), folded, n=1, cutoff=_CUTOFF_WORDS)
-    return folded[found[0]] if found else None
+    """Return the one of `names` that `name` is most likely a misspelling of, or None.
+
+    A name without a dot may lack the first part of the other one: `heder` is `csv.header`.
+    """
+    names = list(names)
+    ends = {candidate.rpartition(".")[2]: candidate for candidate in names} if "." not in name else {}
+    for known in ({candidate: candidate for candidate in names}, ends):
+        folded = {_folded(text): candidate for text, candidate in known.items()}
+        if found := difflib.get_close_matches(_folded(name), folded, n=1, cutoff=_CUTOFF_WORDS):
+            return folded[found[0]]
+    return None
 
 
 def did_you_mean(name: str, names: Sequence[str]) -> str:

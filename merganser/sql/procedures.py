@@ -64,11 +64,20 @@ def asked(state: State, statement: s.Call) -> tuple[str, Procedure, Given]:
         raise NotFoundError(f"there is no procedure '{'.'.join(name)}'. Procedures are called sys.{name[-1]}.")
     procedure = PROCEDURES.get(name[-1].lower())
     if procedure is None:
+        asked = name[-1].lower()
+        hint = _STATEMENTS.get(asked) or did_you_mean(asked, list(PROCEDURES))
         raise NotFoundError(
-            f"there is no procedure 'sys.{name[-1]}'. {did_you_mean(name[-1].lower(), list(PROCEDURES))}",
+            f"there is no procedure 'sys.{name[-1]}'. {hint}",
             procedure=name[-1],
         )
     return name[-1].lower(), procedure, _arguments(name[-1], procedure, statement)
+
+
+_STATEMENTS: Final = dict.fromkeys(
+    ("drop_partition", "drop_partitions", "delete_partition"),
+    "Write ALTER TABLE ... DROP PARTITION (day = '2026-10-03'), with your partition columns.",
+)
+"""What to write in place of procedures of other engines that are statements here."""
 
 
 def _arguments(name: str, procedure: Procedure, statement: s.Call) -> dict[str, Any]:

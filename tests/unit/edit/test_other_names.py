@@ -23,6 +23,7 @@ from merganser.edit.other_names import (
     OF_TABLE,
     OF_TAGS,
 )
+from merganser.errors import InvalidInputError, NotFoundError
 from merganser.handle.branches import Branches
 from merganser.handle.consumers import Consumers
 from merganser.handle.tags import Tags
@@ -60,7 +61,7 @@ def test_the_answers_name_methods_that_exist(kind: Any, answers: dict[str, str])
 def test_every_name_of_the_page_is_answered_with_the_call_of_the_page() -> None:
     table = PAGE.read_text().partition("## From Delta, Iceberg and Hudi")[2].partition("\nA method")[0]
     rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
-    options = {"versionAsOf", "snapshot"}  # of readers, as operations are of writers: no methods
+    options = {"snapshot"}  # of readers, as operations are of writers: no methods
     met = 0
     for there, here in rows:
         for span in re.findall(r"`([^`]+)`", re.sub(r"(of|operation) `[^`]+`", "", there)):
@@ -121,6 +122,7 @@ def test_a_merge_answers_with_its_own_name(table: mg.Table, name: str, said: str
         ("count", r"Write read\(\).count\(\)"),
         ("deleteTag", r"Write tags.drop\(name\)"),
         ("delete_partition", r"Write drop_partitions\("),
+        ("versionAsOf", r"Write read\(snapshot="),
         ("vaccum", r"Write expire\(\)"),
         ("vacume", r"Write expire\(\)"),
         ("delte", "Did you mean 'delete'"),
@@ -149,6 +151,11 @@ def test_a_table_answers_with_its_own_name(
     [
         ("table.tags", "delete", r"'Tags' has no 'delete'. Write drop\(name\)"),
         ("table.branches", "delete", r"'Branches' has no 'delete'. Write drop\(name\)"),
+        ("table.tags", "deleteTag", r"Write drop\(name\)"),
+        ("table.branches", "createBranch", r"Write create\(name\)"),
+        ("mg", "DeltaTable", r"Write catalog\(warehouse\).table\(name\), or table\(path\)"),
+        ("spark", "vacuum", r"Write table.expire\(\)"),
+        ("spark", "forPath", r"Write merganser.table\(path\)"),
         ("table.branches", "crate", "Did you mean 'create'"),
         ("table.consumers", "remove", r"Write drop\(consumer_id\)"),
         ("catalog", "load_table", r"'Catalog' has no 'load_table'. Write table\(name\)"),
@@ -170,3 +177,13 @@ def test_every_object_answers_with_its_own_names(table: mg.Table, where: str, na
         getattr(there, name)
     if where not in ("mg", "spark"):
         assert pickle.loads(pickle.dumps(there)).__class__ is there.__class__
+
+
+def test_options_and_procedures_of_others_are_answered(table: mg.Table) -> None:
+    with pytest.raises(InvalidInputError, match=r"unknown option 'heder' of files\. Did you mean 'csv.header'"):
+        table.load("*.csv", options={"heder": "true"})
+    with pytest.raises(InvalidInputError, match=r"'ignore_parse_error'\. Give dead_letters="):
+        table.write_changes(["{}"], "debezium-json", ignore_parse_error=True)
+    catalog = mg.catalog(table.path.removesuffix("/db.db/t"))
+    with pytest.raises(NotFoundError, match=r"no procedure 'sys.drop_partition'\. Write ALTER TABLE"):
+        catalog.sql("CALL sys.drop_partition(table => 'db.t', partitions => 'day=2026-10-03')")
