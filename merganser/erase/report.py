@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from merganser.scan.rows import counted
+
 _SHOWN: Final = 3
 
 
@@ -91,8 +93,8 @@ class Erasure:
 
     def __str__(self) -> str:
         """Return the report for people, some lines."""
-        rows = "rows of whole files" if self.rows is None else f"{self.rows:,} row{'' if self.rows == 1 else 's'}"
-        read = f"{self.files_read:,} files, {self.rows_read:,} stored rows, {self.bytes_read:,} bytes"
+        rows = "rows of whole files" if self.rows is None else counted(self.rows, "row")
+        read = f"{counted(self.files_read, 'file')}, {counted(self.rows_read, 'stored row')}, {self.bytes_read:,} bytes"
         lines = [
             f"erased {rows} of {self.table} where {self.where}",
             f"files      {len(self.rewritten):,} written again, {len(self.removed):,} removed",

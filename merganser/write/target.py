@@ -77,6 +77,13 @@ class WriteTarget:
             self.dynamic = True
         elif isinstance(overwrite, Mapping):
             self.spec = self.stored_spec(overwrite, whole=" overwrite={} replaces it.")
+            for name, value in self.spec.items():
+                if value is None and not table.schema.field(name).type.nullable:
+                    raise InvalidInputError(
+                        f"{self.action}: overwrite names the partition of '{name}' = None, and the column is NOT NULL, "
+                        "so no row can be there. Nothing was written. Give a value, or {} for the whole table.",
+                        column=name,
+                    )
         elif overwrite is not None:
             raise InvalidInputError(
                 f'{self.action}: overwrite is {a_type(overwrite)}. Give "dynamic", a partition such as '

@@ -179,6 +179,17 @@ def test_every_object_answers_with_its_own_names(table: mg.Table, where: str, na
         assert pickle.loads(pickle.dumps(there)).__class__ is there.__class__
 
 
+def test_messages_name_what_the_caller_wrote(table: mg.Table) -> None:
+    wide = mg.catalog(table.path.removesuffix("/db.db/t")).create_table("db.w", "id INT, v INT, PRIMARY KEY (id)")
+    with pytest.raises(InvalidInputError, match=r"cannot store 'source\.v' \("):
+        wide.merge([{"id": 1, "v": [1]}], "target.id = source.id").when_not_matched_insert()
+    made = mg.catalog(table.path.removesuffix("/db.db/t")).create_table(
+        "db.p", {"id": "INT", "p": "INT NOT NULL"}, partition_by=["p"], options={"bucket": "-1"}
+    )
+    with pytest.raises(InvalidInputError, match=r"'p' = None, and the column is NOT NULL, so no row can be there"):
+        made.write([], overwrite={"p": None})
+
+
 def test_options_and_procedures_of_others_are_answered(table: mg.Table) -> None:
     with pytest.raises(InvalidInputError, match=r"unknown option 'heder' of files\. Did you mean 'csv.header'"):
         table.load("*.csv", options={"heder": "true"})
