@@ -12,7 +12,7 @@ from dataclasses import replace
 from merganser.changes import Change, RemoveOption, SetOption, remove_option, set_option
 from merganser.errors import CommitUnknownError, InvalidInputError
 from merganser.log import topics
-from merganser.log.kafka import topic_of
+from merganser.log.kafka import check_client, topic_of
 from merganser.meta.followed import newest
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
@@ -65,6 +65,7 @@ def altered_with_log(
     if will == "none":
         return alter(changes)
     wanted = replace(now, schema=replace(now.schema, options=options), options=options)
+    check_client(wanted)
     topics.make_uncommitted_topic(wanted, topic_of(now))
     try:
         found = alter(changes)

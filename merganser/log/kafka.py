@@ -23,6 +23,11 @@ with suppress(ImportError):
 
 _PREFIX: Final = "kafka."
 _OURS: Final = frozenset(["bootstrap.servers", "topic"])
+_DECIDED: Final = (
+    "transactional.id", "enable.idempotence", "acks", "isolation.level", "group.id", "enable.auto.commit",
+    "auto.offset.reset", "enable.partition.eof",
+)  # fmt: skip
+"""Settings that the log decides: with others it would lose rows, or show some twice."""
 TIMEOUT_S: Final = 10.0
 """Maximum seconds that the broker may take to answer a request for metadata."""
 
@@ -55,6 +60,31 @@ def client_settings(table: TableDef) -> dict[str, Any]:
     told = {key.removeprefix(_PREFIX): text for key, text in own.items()}
     passed = {key: text for key, text in told.items() if key not in _OURS}
     return {"bootstrap.servers": table.options.get(w.KAFKA_BOOTSTRAP_SERVERS), "log_level": 2, **passed}
+
+
+def check_client(table: TableDef) -> None:
+    """Refuse options for the client that it does not take, or that the log decides. Asks no broker.
+
+    Raises:
+        InvalidInputError: names the option; nothing was changed.
+    """
+    settings = client_settings(table)
+    for key in _DECIDED:
+        if key in settings:
+            raise InvalidInputError(
+                f"'{table.name}' cannot have the option '{_PREFIX}{key}': the log decides it. Nothing was changed. "
+                "Leave the option out.",
+                option=_PREFIX + key,
+            )
+    try:
+        kafka.Producer({**settings, "transactional.id": "none", "enable.idempotence": True})
+        kafka.Consumer({**settings, "group.id": "none"}).close()
+    except (kafka.KafkaException, ValueError, TypeError) as error:
+        raise InvalidInputError(
+            f"the client of Kafka does not take the options 'kafka.*' of '{table.name}': {_said(error)}. Nothing was "
+            "changed. See https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md.",
+            table=table.name,
+        ) from error
 
 
 def admin_of(table: TableDef) -> Any:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from merganser.commit.log import is_eventual
 from merganser.errors import AlreadyExistsError, InvalidInputError
 from merganser.log.contents import mode_of
-from merganser.log.kafka import TIMEOUT_S, admin_of, client_settings, code_of, kafka, told
+from merganser.log.kafka import TIMEOUT_S, admin_of, check_client, client_settings, code_of, kafka, told
 from merganser.log.uncommitted import uncommitted_topic
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
@@ -48,6 +48,7 @@ def created(name: str, schema: TableSchema, warehouse: str) -> Mapping[str, str]
         )
     topic = topic_name(name, warehouse)
     table = TableDef(name, warehouse, schema, schema.options)
+    check_client(table)
     if not make_topic(table, topic):
         raise AlreadyExistsError(
             f"{what}: there is a topic '{topic}' at '{client_settings(table)['bootstrap.servers']}', of another table "

@@ -15,6 +15,7 @@ from merganser.expr.setting import Setting
 from merganser.handle.table import Table
 from merganser.meta.table_state import MetaReader
 from merganser.options.registry import did_you_mean, is_of_a_table
+from merganser.options.write import KAFKA_TOPIC
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 from merganser.schema.types_text import UNNUMBERED
@@ -116,6 +117,7 @@ def _create_like(state: State, full: str, statement: s.CreateTable) -> Result:
         return Result()
     schema = source.schema
     own = dict(source.definition.schema.options) if statement.like_options else {}
+    own.pop(KAFKA_TOPIC.key, None)  # each log has a topic of its own
     options = {**own, **statement.options}
     for key in ("path", "primary-key", "partition"):
         options.pop(key, None)

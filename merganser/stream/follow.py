@@ -150,6 +150,10 @@ class TableStream(Iterator[pa.Table | Gap]):
             self._line.last = self._line.there(self._next - 1)
         self._shown = Shown(table, env, resumed=position is not None) if plain and is_eventual(table) else None
         shown = self._shown
+        if shown is not None and table.options.get(r.STREAMING_READ_OVERWRITE) is None:
+            # readers come to what the table has, so they are told what an overwrite removed
+            exact = {r.STREAMING_READ_OVERWRITE.key: "true"}
+            self._table = replace(self._table, options=self._table.options.merged(exact))
         since_ms = None if shown is None else lambda: shown.since_ms(self._line.last)
         complete = table.options.get(w.CHANGELOG_PRODUCER) != "none"  # without -U, sums of its readers would be wrong
         self._waiting = Waiting(table, env, listens=follow and plain, exact=complete, since_ms=since_ms)

@@ -86,6 +86,19 @@ def test_a_stream_gets_flushed_rows_before_their_commit_and_once(
         assert get() == [_row("+I", 4, "again")]
 
 
+@pytest.mark.parametrize("producer", ["none", "input"])
+def test_what_an_overwrite_removes_goes(warehouse: mg.Catalog, broker: Broker, producer: str) -> None:
+    table = _table(warehouse, broker, **{"changelog-producer": producer})
+    table.write([{"k": 1, "v": "a"}, {"k": 2, "v": "b"}])
+    with _following(table) as get:
+        rows: dict[int, Any] = {}
+        _settled(get, rows, {1: "a", 2: "b"})
+        table.write([{"k": 2, "v": "c"}, {"k": 3, "v": "d"}], overwrite={})
+        _settled(get, rows, {2: "c", 3: "d"})
+        table.truncate()
+        _settled(get, rows, {})
+
+
 def test_rows_that_are_never_committed_are_taken_back(warehouse: mg.Catalog, broker: Broker) -> None:
     table = _table(warehouse, broker)
     table.write([{"k": 1, "v": "a"}, {"k": 3, "v": "c"}])

@@ -230,6 +230,41 @@ def _said(*command: str) -> str:
     return printed.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("kafka.compresion.type", "zstd", "compresion.type"),
+        ("kafka.compression.type", "nonsense", "compression"),
+        ("kafka.batch.size", "x", "batch.size"),
+        ("kafka.transaction.timeout.ms", "0", "transaction.timeout.ms"),
+        ("kafka.acks", "0", "the log decides it"),
+        ("kafka.transactional.id", "mine", "the log decides it"),
+    ],
+)
+def test_options_that_the_client_cannot_take_are_refused(
+    warehouse: mg.Catalog, broker: Broker, option: str, value: str, said: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        _table(warehouse, broker, "refused", **{option: value})
+    assert warehouse.list_tables("db") == []
+    table = _table(warehouse, broker, "refused")
+    with pytest.raises(InvalidInputError, match=said):
+        table.alter([set_option(option, value)])
+    table.write([{"k": 1, "v": "a"}])
+    warehouse.drop_table("db.refused")
+
+
+def test_a_table_like_one_with_a_log_has_a_log_of_its_own(warehouse: mg.Catalog, broker: Broker) -> None:
+    first = _table(warehouse, broker, "one")
+    warehouse.sql("CREATE TABLE db.other LIKE db.one")
+    second = warehouse.table("db.other")
+    assert isinstance(second, mg.Table)
+    assert second.options["kafka.topic"] != first.options["kafka.topic"]
+    second.write([{"k": 1, "v": "a"}])
+    assert len(_records(second)) >= 1
+    assert _records(first) == []
+
+
 def test_a_table_describes_its_log_without_a_broker(warehouse: mg.Catalog, broker: Broker) -> None:
     table = _table(warehouse, broker, "described", **{"log.retention": "7 d"})
     table.write([{"k": k, "v": "a"} for k in range(4)])
