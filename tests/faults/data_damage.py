@@ -11,6 +11,7 @@ Each batch of flips runs in a process that is forked, so that one that ends is s
 from __future__ import annotations
 
 import argparse
+import gc
 import itertools
 import os
 import random
@@ -167,6 +168,7 @@ def _run_apart(report: Report, name: str, files: Files, cases: list[tuple[str, s
         readable, writable = os.pipe()
         child = os.fork()
         if child == 0:
+            gc.disable()  # what other tests left, such as clients of Kafka, does not survive its end in a fork
             os.close(readable)
             with os.fdopen(writable, "w") as out:
                 for path, _, data in cases[at:]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,13 @@ except pytest.skip.Exception:
     @pytest.fixture(scope="session")
     def spark() -> None:
         pytest.skip("pyspark is not installed")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def clients_end() -> Iterator[None]:
+    """Clients of Kafka that nobody has any more end here: their end crashes a process that a later test forks."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")
