@@ -11,13 +11,24 @@ clean-up     in upsert mode the last record of each key stays; after 'log.retent
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from merganser.commit.log import is_eventual
-from merganser.errors import AlreadyExistsError, InvalidInputError
+from merganser.errors import AlreadyExistsError, InvalidInputError, StorageError
 from merganser.log.contents import mode_of
-from merganser.log.kafka import TIMEOUT_S, admin_of, check_client, client_settings, code_of, kafka, told
+from merganser.log.kafka import (
+    TIMEOUT_S,
+    admin_of,
+    check_client,
+    client_settings,
+    code_of,
+    kafka,
+    partition_count,
+    told,
+)
 from merganser.log.uncommitted import uncommitted_topic
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
@@ -25,6 +36,7 @@ from merganser.schema.table_schema import TableSchema
 
 _OTHER: Final = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST: Final = 249
+_LOOK_S: Final = 0.02
 _RETENTION: Final = "retention.ms"
 
 
@@ -89,6 +101,10 @@ def _made(table: TableDef, topic: str, partitions: int, settings: Mapping[str, s
             if code_of(error) != kafka.KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
             return False
+    with suppress(StorageError):  # then the first writer waits for it, or says so
+        until = time.monotonic() + TIMEOUT_S
+        while not partition_count(table, admin, topic) and time.monotonic() < until:
+            admin.poll(_LOOK_S)  # the broker that made it tells others a little later
     return True
 
 

@@ -288,9 +288,10 @@ def from_text(value, kind):
                     raise SqlError
                 return Decimal(value.strip())
             case t.Date():
-                if not re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+                found = re.fullmatch(r"(\d{4}-\d\d-\d\d)([ T].*)?", value)  # a clock behind it does not count
+                if not found:
                     raise SqlError
-                return (date.fromisoformat(value) - date(1970, 1, 1)).days * DAY
+                return (date.fromisoformat(found[1]) - date(1970, 1, 1)).days * DAY
             case t.Boolean():
                 return {"true": True, "false": False, "y": True, "0": False, "1": True}[value.strip().lower()]
     except (ValueError, KeyError):

@@ -261,10 +261,10 @@ def test_a_branch_that_is_not_there_is_named(orders: mg.Table, catalog: mg.Catal
 
 
 def test_a_branch_that_is_not_there_is_not_dropped_and_those_that_are_are_named(orders: mg.Table) -> None:
-    with pytest.raises(NotFoundError, match=r"The table has none. If a call that dropped it was stopped, .*orphans"):
+    with pytest.raises(NotFoundError, match=r"Nothing was changed. The table has none."):
         orders.branches.drop("tst")
     orders.branches.create("test")
-    with pytest.raises(NotFoundError, match=r"Nothing was changed. Did you mean 'test'\? If a call that dropped it"):
+    with pytest.raises(NotFoundError, match=r"Nothing was changed. Did you mean 'test'\?"):
         orders.branches.drop("tst")
     with pytest.raises(NotFoundError, match="Choose from 'test'"):
         orders.branches.drop("other")
