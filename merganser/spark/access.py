@@ -19,7 +19,7 @@ from merganser import errors
 from merganser.errors import InvalidInputError, MerganserError, UnsupportedError, a_type
 from merganser.handle.doors import table as table_at
 from merganser.handle.table import Table
-from merganser.spark.jobs import OUTCOME_SCHEMA, SHIP, on_any_python
+from merganser.spark.jobs import OUTCOME_SCHEMA, SHIP, in_tasks
 from merganser.spark.pythons import TaskPython, advice, ask_tasks
 from merganser.spark.types import version_of
 from merganser.write.job import Outcome
@@ -97,7 +97,7 @@ def run_jobs(frame: DataFrame, job: Any) -> list[Outcome]:
         UnsupportedError: the tasks have another version of merganser, or none.
     """
     with our_errors(frame.sparkSession), large_batches(frame.sparkSession):
-        rows = frame.mapInArrow(on_any_python(job), OUTCOME_SCHEMA).collect()
+        rows = in_tasks(frame, job, OUTCOME_SCHEMA).collect()
     outcomes: list[Outcome] = [pickle.loads(bytes(row[0])) for row in rows]
     for outcome in outcomes:
         if outcome.version != merganser.__version__:

@@ -26,7 +26,7 @@ from merganser.schema import types as t
 from merganser.schema.table_schema import CHANGE_KIND
 from merganser.spark.access import check_frame, opened
 from merganser.spark.bucketing import quoted
-from merganser.spark.jobs import on_any_python
+from merganser.spark.jobs import in_tasks
 from merganser.spark.keeping import MARK, UNAVAILABLE, marks
 from merganser.spark.names import Spelling, spelling_of
 from merganser.spark.pythons import warn_of_other_python
@@ -129,7 +129,7 @@ def parse(
     warn_of_other_python(df.sparkSession)
     asked = [name for name in (values, keys, places) if name is not None]
     plain = df.select(*[quoted(name).alias(f"c{i}") for i, name in enumerate(asked)])
-    return plain.mapInArrow(on_any_python(task), schema)
+    return in_tasks(plain, task, schema)
 
 
 def column_of(

@@ -30,7 +30,7 @@ from merganser.spark.change_records import TEXTS, column_of
 from merganser.spark.dead_letters import check_letters_table
 from merganser.spark.feed_tables import CatalogTables, GivenTables, catalog_tables, given_tables
 from merganser.spark.feed_tasks import CARRIERS, DELIVERED, UNKNOWN, Deliver, Feed, Route, column_meant, options_of
-from merganser.spark.jobs import NUMBERS, on_any_python
+from merganser.spark.jobs import NUMBERS, in_tasks
 from merganser.spark.names import CASE, Spelling, is_exact
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.stream_sink import check_checkpoint, letters_request, sink_writer, total, triggered
@@ -273,11 +273,9 @@ def _delivered(
     warn_of_other_python(spark)
     records = df.select(*[quoted(name).alias(role) for role, name in columns.items() if name is not None])
     tasks = shuffle_tasks(spark)
-    carriers = records.mapInArrow(on_any_python(Route(feed, format_, options, unknown, tasks)), CARRIERS)
+    carriers = in_tasks(records, Route(feed, format_, options, unknown, tasks), CARRIERS)
     arranged = carriers.repartition(1) if tasks == 1 else to_tasks(carriers, tasks)
-    return feed, arranged.drop(TASK).mapInArrow(
-        on_any_python(Deliver(feed, tasks, options.get("unavailable") == "keep")), DELIVERED
-    )
+    return feed, in_tasks(arranged.drop(TASK), Deliver(feed, tasks, options.get("unavailable") == "keep"), DELIVERED)
 
 
 def _check_options(format_: str, tables: Sequence[Table], options: Mapping[str, Any], *, named: bool) -> None:

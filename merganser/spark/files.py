@@ -40,7 +40,7 @@ from merganser.schema.internal_names import internal_name
 from merganser.spark.access import cores, opened, run_jobs
 from merganser.spark.bucketing import TASK, assigners_on, to_tasks
 from merganser.spark.compaction import on_tasks
-from merganser.spark.jobs import batch_of, on_any_python
+from merganser.spark.jobs import batch_of, in_tasks
 from merganser.spark.names import spelling_of
 from merganser.storage.env import Env
 from merganser.write.begin import begin
@@ -181,7 +181,7 @@ def run_portions(spark: SparkSession, job: WriteJob, rows: RowSource, portions: 
         return run_jobs(numbers, LoadJob(job, rows, tasks))
     places = job.start.assigners if alone else table.bucket
     count = len(tasks) if table.schema.partition_keys else min(places, len(tasks))
-    scattered = numbers.mapInArrow(on_any_python(ScatterJob(job, rows, tasks, count)), SCATTERED_SCHEMA)
+    scattered = in_tasks(numbers, ScatterJob(job, rows, tasks, count), SCATTERED_SCHEMA)
     # In the order of the files: engines that put versions together take neighbours only.
     return run_jobs(to_tasks(scattered, count).sortWithinPartitions(_FIRST), GatherJob(job))
 

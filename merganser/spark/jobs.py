@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import pickle
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from merganser.spark.workers import Settling
 from merganser.write.job import Outcome, WriteJob
@@ -34,6 +37,17 @@ SET_PYTHON: Final = (
 
 Job = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What `mapInArrow` runs."""
+
+
+def in_tasks(frame: DataFrame, job: Job, schema: StructType | str) -> DataFrame:
+    """Return what a job yields in the tasks of a frame; see `on_any_python`.
+
+    Spark warns at each such call that it does not know pandas 3 yet. No row goes through pandas here, and a user could
+    do nothing about it.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+        return frame.mapInArrow(on_any_python(job), schema)
 
 
 def on_any_python(job: Job) -> Job:

@@ -36,7 +36,7 @@ from merganser.scan.time_travel import resolve
 from merganser.schema.internal_names import internal_name
 from merganser.spark.access import check_frame, opened
 from merganser.spark.bucketing import one_writer_each, quoted
-from merganser.spark.jobs import on_any_python
+from merganser.spark.jobs import in_tasks
 from merganser.spark.names import Spelling, setting_of, spelling_of
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
@@ -149,7 +149,7 @@ def lookup_join(
         arrow_schema_of(schema),
     )
     warn_of_other_python(df.sparkSession)
-    return plain.mapInArrow(on_any_python(job), schema)
+    return in_tasks(plain, job, schema)
 
 
 def _pairs(on: Any, action: str) -> dict[str, str]:

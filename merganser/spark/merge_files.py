@@ -28,7 +28,7 @@ from merganser.schema.internal_names import internal_name
 from merganser.schema.table_schema import POSITION
 from merganser.spark.access import TASKS_PER_CORE, cores, run_jobs
 from merganser.spark.bucketing import TASK, quoted, task_of_bucket, tasks_most, to_tasks
-from merganser.spark.jobs import batch_of, on_any_python
+from merganser.spark.jobs import batch_of, in_tasks
 from merganser.spark.joins import joined_with, of_side
 from merganser.spark.splits import balanced, weight_of
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
@@ -97,7 +97,7 @@ def _rows(source: DataFrame, table: Table, todo: FilesMerge, packs: list[list[Re
         return spark.createDataFrame([], schema)
     names = tuple(field.name for field in fields)
     task = FindTask(_pickled(packs), names, arrow_schema_of(schema), table.env)
-    return spark.range(0, len(packs), 1, len(packs)).mapInArrow(on_any_python(task), schema)
+    return in_tasks(spark.range(0, len(packs), 1, len(packs)), task, schema)
 
 
 def _by_task(frame: DataFrame, table: Table, todo: FilesMerge, columns: dict[str, str], count: int) -> DataFrame:

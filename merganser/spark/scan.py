@@ -23,7 +23,7 @@ from merganser.scan.plain import plain_scan
 from merganser.scan.plan import Plan
 from merganser.scan.scan import Scan
 from merganser.spark.access import TASKS_PER_CORE, cores, opened
-from merganser.spark.jobs import on_any_python
+from merganser.spark.jobs import in_tasks
 from merganser.spark.names import setting_of, spelling_of
 from merganser.spark.native import native_frames
 from merganser.spark.pythons import warn_of_other_python
@@ -159,7 +159,7 @@ def planned_frame(spark: SparkSession, scan: Scan | Changes, plan: Plan, limit: 
     numbers = spark.range(0, len(packs) * step, 1, len(packs))
     if step > 1:
         numbers = numbers.where(f"id % {step} = 0")
-    frame = numbers.mapInArrow(on_any_python(job), schema)
+    frame = in_tasks(numbers, job, schema)
     return frame if limit is None else frame.limit(limit)
 
 

@@ -53,7 +53,7 @@ from merganser.spark.bucketing import assigners_on, one_writer_each, quoted
 from merganser.spark.change_records import LETTER, REJECTED
 from merganser.spark.checkpoint import Checkpoint, watermark_of
 from merganser.spark.dead_letters import check_letters, letters_table
-from merganser.spark.jobs import NUMBERS, OUTCOME_SCHEMA, batch_of, on_any_python
+from merganser.spark.jobs import NUMBERS, OUTCOME_SCHEMA, batch_of, in_tasks
 from merganser.spark.keeping import MARKS, UNAVAILABLE, check_call, commit, keeps_values, run_apart
 from merganser.spark.names import spelling_of
 from merganser.spark.pythons import warn_of_other_python
@@ -509,7 +509,7 @@ def write_stream(
         frame = one_writer_each(frame.withColumn(FROM, f.spark_partition_id()), definition, streams=True)
     numbered = frame.toDF(*[f"c{i}" for i in range(len(frame.columns))])
     task = StreamTask(request, arranged, assigners_on(spark, definition))
-    outcomes = numbered.mapInArrow(on_any_python(task), OUTCOME_SCHEMA)
+    outcomes = in_tasks(numbered, task, OUTCOME_SCHEMA)
     written = outcomes.observe(OBSERVED, *map(total, NUMBERS)).select("message")
     writer = sink_writer(written, request, f"merganser-{request.env.new_id()[:12]}", mode, checkpoint, name)
     query = triggered(writer, trigger, action).start()
