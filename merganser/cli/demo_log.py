@@ -146,7 +146,7 @@ def run(directory: str, *, days: int, broker: str | None) -> None:
 
 
 def _table(warehouse: Path, address: str) -> Table:
-    """Return the table, made anew. A topic that an earlier run left at the same broker goes with its table."""
+    """Create the table. That of an earlier run is dropped before, with its topic if it is at the same broker."""
     if warehouse.exists():
         with contextlib.suppress(MerganserError):  # its broker is gone, or it is no warehouse
             catalog(str(warehouse)).drop_table(TABLE)

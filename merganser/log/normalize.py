@@ -10,7 +10,7 @@ Every change of this state is a change for the reader, and nothing else is. Memo
 yet. They go as soon as their write is committed or dropped. Then the reader has what the table has, whatever it was
 told before.
 
-All of it is a function of Arrow tables. Who uses it gives the rows of the table by key (`Rows`).
+All of it is a function of Arrow tables. Its callers give the rows of the table by key (`Rows`).
 """
 
 from __future__ import annotations
@@ -121,9 +121,9 @@ class Normalizer:
         lacking = told.filter(pa.array(~images.there))
         gone = pa.table({name: _column(lacking, name, type_) for name, type_ in _typed(self._arrow)}, self._arrow)
         rows = joined([images.taken(images.there), gone])
-        kinds = [row_kind.SYMBOLS[row_kind.UPDATE_AFTER]] * int(images.there.sum())
-        kinds += [row_kind.SYMBOLS[row_kind.DELETE]] * lacking.num_rows
-        return rows.add_column(0, CHANGE_KIND.name, pa.array(kinds, pa.string()))
+        counts = {row_kind.UPDATE_AFTER: rows.num_rows - lacking.num_rows, row_kind.DELETE: lacking.num_rows}
+        kinds = pa.chunked_array([pa.repeat(row_kind.SYMBOLS[kind], n) for kind, n in counts.items()], pa.string())
+        return rows.add_column(0, CHANGE_KIND.name, kinds)
 
     def under(self, schema: TableSchema) -> Normalizer:
         """Return the same state under another schema of the table: by name, null in columns that are not the same."""

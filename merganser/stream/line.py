@@ -25,7 +25,7 @@ _PROBE_EVERY: Final = 16
 """Among so many looks at the hint there is one at the next snapshot itself: a writer may have died before the hint."""
 
 _LAST_EVERY: Final = 8
-"""Among so many there is one at the snapshot that was read last: a rollback and new commits may have replaced it."""
+"""Of this number of looks, one reads the last snapshot again: a rollback and new commits may have replaced it."""
 
 
 def check_columns_stay(table: TableDef, env: Env, snapshot: Snapshot, action: str) -> None:

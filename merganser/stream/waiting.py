@@ -46,7 +46,7 @@ class Waiting:
         table: the table, whose options say where its log is.
         listens: whether the reader takes rows from the log, if the table has one.
         exact: take a commit from the log only if its rows are those of the files. Otherwise rows of kind -U may be
-            missing, and those of kind -D may have the key alone: enough for who keeps the last row of each key.
+            missing, and those of kind -D may have the key alone: enough for readers that keep the last row of each key.
         since_ms: the time since which rows were sent that are not committed and that the reader shows. None: it shows
             committed rows alone.
 

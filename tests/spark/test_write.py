@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -421,3 +422,10 @@ def test_changes_that_tasks_find_out_are_those_of_one_process(
     assert table.changes(1).to_pylist() == alone.changes(1).to_pylist()
     assert not list(Path(table.path).rglob("received-*"))
     assert rows(table) == rows(alone)
+
+
+def test_a_write_and_a_read_warn_of_nothing(spark: SparkSession, orders: mg.Table) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        ms.write(ms.read(spark, orders), orders)
+        assert ms.read(spark, orders).count() == orders.read().count()
