@@ -5,15 +5,15 @@ names every flip: none is silent. No flip ends the process.
     python -m tests.faults.data_damage                          400 flips for each kind of file of each table
     python -m tests.faults.data_damage --flips 40 --only orc    fewer, and only tables whose name has this in it
 
-Each batch of flips runs in a process that is forked, so that one that ends is seen and counted.
+Each batch of flips runs in a process of its own, so that one that ends is seen and counted.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
+import contextlib
 import itertools
-import os
+import multiprocessing
 import random
 import sys
 import time
@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
+from multiprocessing.connection import Connection
 from typing import Any
 
 from merganser.errors import MerganserError
@@ -38,6 +39,8 @@ COMPRESSIONS = {
 }
 _BATCH = 50
 _names = itertools.count()
+_apart = multiprocessing.get_context("forkserver")
+"""Not a fork of this process: threads of clients and their locks do not come along, and a child may wait for them."""
 
 
 def tables(only: str = "") -> dict[str, Callable[[], Files]]:
@@ -165,26 +168,27 @@ def _run_apart(report: Report, name: str, files: Files, cases: list[tuple[str, s
     """Try cases in a process of its own; where it ends, note the case, and go on behind it in another one."""
     at = 0
     while at < len(cases):
-        readable, writable = os.pipe()
-        child = os.fork()
-        if child == 0:
-            gc.disable()  # what other tests left, such as clients of Kafka, does not survive its end in a fork
-            os.close(readable)
-            with os.fdopen(writable, "w") as out:
-                for path, _, data in cases[at:]:
-                    print(_outcome(files | {path: data}, path, expected), file=out, flush=True)
-            os._exit(0)
-        os.close(writable)
-        with os.fdopen(readable) as lines:
-            found = [line.rstrip("\n") for line in lines]
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        if status:
-            found.append(f"the process ended with {status}")
+        ours, theirs = _apart.Pipe(duplex=False)
+        child = _apart.Process(target=_try, args=(theirs, files, cases[at:], expected))
+        child.start()
+        theirs.close()
+        found: list[str] = []
+        with ours, contextlib.suppress(EOFError):
+            while True:
+                found.append(ours.recv())
+        child.join()
+        if child.exitcode:
+            found.append(f"the process ended with {child.exitcode}")
         for (path, what, _), outcome in zip(cases[at:], found, strict=False):
             report.outcomes[outcome] += 1
             if outcome not in ("named by both", "right rows, named by check"):
                 report.failures.append(f"{name}: {path}: {what}: {outcome}")
         at += len(found)
+
+
+def _try(out: Connection, files: Files, cases: list[tuple[str, str, bytes]], expected: Any) -> None:
+    for path, _, data in cases:
+        out.send(_outcome(files | {path: data}, path, expected))
 
 
 def _outcome(files: Files, path: str, expected: Any) -> str:

@@ -175,7 +175,7 @@ def _makes(work: tuple[str, str]) -> str:
 
 def test_of_processes_that_make_the_same_table_at_once_one_is_told_that_it_did(catalog: mg.Catalog) -> None:
     names = [f"shop.t{i}" for i in range(25)]
-    with ProcessPoolExecutor(4, mp_context=multiprocessing.get_context("fork")) as pool:
+    with ProcessPoolExecutor(4, mp_context=multiprocessing.get_context("forkserver")) as pool:
         made = list(pool.map(_makes, [(catalog.warehouse, name) for name in names for _ in range(4)]))
     assert sorted(name for name in made if name) == sorted(names)
 
