@@ -500,7 +500,7 @@ def assigned(item: Expression, kind: t.DataType) -> Expression:
     fits = origin == goal or {origin, goal} <= {"exact", "float"} or goal == "text" or is_text_literal(item)
     if untyped(item) or (fits and goal is not None):
         return _stored(item, cast(item, kind))
-    named = sql(item).strip("`")  # a column of a merge's source is `source.a`
+    named = sql(item).replace("`", "")  # a column of a merge's source is `source.a`
     raise InvalidInputError(
         f"cannot store '{named}' ({type_text(item)}) in a column of type {kind.with_nullable(True)}. CAST it."
     )

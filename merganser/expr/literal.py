@@ -48,6 +48,8 @@ FALSE_WORDS: Final = ("f", "false", "n", "no", "0")
 _EXACT: Final = Context(prec=200)
 _LOOKS: Final[dict[type[t.DataType], str]] = {
     t.Boolean: "TRUE or FALSE",
+    **dict.fromkeys((t.TinyInt, t.SmallInt, t.Int, t.BigInt), "a whole number"),
+    **dict.fromkeys((t.Decimal, t.Float, t.Double), "a number"),
     t.Date: "a date like '2024-01-31'",
     t.Time: "a time of day like '12:30:00'",
     t.Timestamp: "a timestamp like '2024-01-31 12:30:00'",

@@ -649,7 +649,7 @@ def _check_stored(relation: Relation, i: int, column: t.Field) -> None:
     """
     kind = _without_void(relation.rows.frame.schema.fields[i].dataType, _spark_type(column))
     try:
-        check_stored(relation.names[i], _Types(s.StructType([s.StructField("", kind)]))[0], column.type)
+        check_stored(relation.called(i), _Types(s.StructType([s.StructField("", kind)]))[0], column.type)
     except InvalidInputError as error:
         raise InvalidInputError(
             f"cannot write column '{column.name}': {str(error).rstrip('.')}. Nothing was written.", column=column.name

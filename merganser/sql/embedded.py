@@ -206,7 +206,7 @@ def _cast(relation: Relation, column: Assigned, state: State) -> Any:
     if isinstance(given, Null):
         return lambda batch: pa.nulls(batch.num_rows, target)
     try:
-        check_stored(name, given, kind)
+        check_stored(relation.called(position), given, kind)
     except InvalidInputError as error:
         raise _not_written(what, error, field) from error
     if _nested(kind) or _nested(given):

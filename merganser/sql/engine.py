@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -35,6 +36,11 @@ class Relation:
     types: Sequence[t.DataType]
     rows: Any
     sources: Sources
+
+    def called(self, position: int) -> str:
+        """Return what messages call a column: one of VALUES has a name that nobody wrote, `col1`."""
+        made = re.fullmatch(r"col(\d+)", self.names[position])
+        return f"value {made[1]}" if made else self.names[position]
 
 
 @dataclass(frozen=True)

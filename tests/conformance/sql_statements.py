@@ -132,7 +132,7 @@ SESSIONS: Final[dict[str, tuple[Step, ...]]] = {
     ),
     "values-that-cannot-be-stored-name-the-column": (
         "CREATE TABLE t (id INT, d DATE)",
-        ("INSERT INTO t VALUES (1, 'x')", "cannot write column 'd'|'col2' (string)|nothing was written"),
+        ("INSERT INTO t VALUES (1, 'x')", "cannot write column 'd'|'value 2' (string)|nothing was written"),
         ("INSERT INTO t SELECT 1, true AS b", "cannot write column 'd'|'b' (boolean)|nothing was written"),
         ("INSERT INTO t VALUES (1)", "gives 1 column|nothing was written"),
         ("SELECT * FROM t", []),
