@@ -4,6 +4,7 @@
 |---|---|
 | ten batches: files of 50,000 rows x 10 columns into a key table of 4 buckets | Spark's Parquet sink, the same files |
 | ten batches, lookup producer | the same |
+| logged batches: ten batches into a table with a log in Kafka | the same table without a log |
 | small batches: five of 1,000 rows; seconds of one | the same files to `noop` |
 | state: the base as the initial state of a stream, to `noop` | `ms.read` of the same table, to `noop` |
 | changes: what ten commits published, as a stream, to `noop` | `ms.changes` of the same, to `noop` |
@@ -21,7 +22,8 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
@@ -31,6 +33,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 import merganser as mg
 import merganser.spark as ms
+from tests.log.broker import running as broker_running
 
 from . import data, ours
 from .harness import FLOOR, MERGANSER, Measures, Result, parser, print_block, start
@@ -70,12 +73,13 @@ def main() -> None:
     directory.mkdir(parents=True)
     spark = session(chosen.driver_memory, directory)
     ms.register(spark)
+    brokers = ExitStack()
     try:
-        _Streams(spark, directory / "warm", rows=20_000, runs=1, work=bench.work, seed=chosen.seed).all(
-            lambda name: name != "many batches"
+        _Streams(spark, directory / "warm", brokers, rows=20_000, runs=1, work=bench.work, seed=chosen.seed).all(
+            lambda name: name not in ("many batches", "logged batches")
         )
         measured = _Streams(
-            spark, directory / "run", rows=chosen.rows, runs=chosen.runs, work=bench.work, seed=chosen.seed
+            spark, directory / "run", brokers, rows=chosen.rows, runs=chosen.runs, work=bench.work, seed=chosen.seed
         )
         for action, block in measured.all(bench.wanted):
             floor = next((one.median("seconds") for one in block if one.contender == FLOOR.name), None)
@@ -86,13 +90,24 @@ def main() -> None:
             print(line)
     finally:
         spark.stop()
+        brokers.close()
         shutil.rmtree(directory, ignore_errors=True)
     bench.finish()
 
 
 class _Streams:
-    def __init__(self, spark: SparkSession, directory: Path, *, rows: int, runs: int, work: Path, seed: int) -> None:
-        self.spark, self.directory, self.rows, self.runs = spark, directory, rows, runs
+    def __init__(
+        self,
+        spark: SparkSession,
+        directory: Path,
+        brokers: ExitStack,
+        *,
+        rows: int,
+        runs: int,
+        work: Path,
+        seed: int,
+    ) -> None:
+        self.spark, self.directory, self.brokers, self.rows, self.runs = spark, directory, brokers, rows, runs
         self.batches = data.prepare(work, rows, seed)
         self.made = 0
         directory.mkdir(parents=True)
@@ -107,6 +122,7 @@ class _Streams:
         actions = (
             self.ten_batches,
             self.lookup_batches,
+            self.logged_batches,
             self.small_batches,
             self.state,
             self.changes,
@@ -137,6 +153,14 @@ class _Streams:
         return {
             FLOOR.name: lambda: self._floor(self.files),
             MERGANSER.name: lambda: self._written(self.files, "lookup"),
+        }
+
+    def logged_batches(self) -> dict[str, Callable[[], Callable[[], int | Measures]]]:
+        address = self.brokers.enter_context(broker_running()).address
+        log = {"log.system": "kafka", "kafka.bootstrap.servers": address}
+        return {
+            FLOOR.name: lambda: self._written(self.files, "none"),
+            MERGANSER.name: lambda: self._written(self.files, "none", log),
         }
 
     def small_batches(self) -> dict[str, Callable[[], Callable[[], int | Measures]]]:
@@ -285,10 +309,12 @@ class _Streams:
         self.made += 1
         return self.directory / f"{name}-{self.made}"
 
-    def _table(self, producer: str, columns: tuple[str, ...] | None = None) -> mg.Table:
+    def _table(
+        self, producer: str, columns: tuple[str, ...] | None = None, more: Mapping[str, str] | None = None
+    ) -> mg.Table:
         path = self._place("warehouse") / "db.db" / "t"
         if columns is None:
-            ours.create(str(path), {"changelog-producer": producer, "write-only": "false"})
+            ours.create(str(path), {"changelog-producer": producer, "write-only": "false", **(more or {})})
         else:
             catalog = mg.catalog(str(path.parent.parent))
             catalog.create_database("db")
@@ -320,8 +346,8 @@ class _Streams:
 
         return action
 
-    def _written(self, files: Path, producer: str) -> Callable[[], int]:
-        table, frame = self._table(producer), self._stream(files)
+    def _written(self, files: Path, producer: str, more: Mapping[str, str] | None = None) -> Callable[[], int]:
+        table, frame = self._table(producer, more=more), self._stream(files)
 
         def action() -> int:
             checkpoint = str(self._place("checkpoint"))

@@ -107,11 +107,10 @@ class _Commit:
         """Raise an error if the broker does not answer, unless 'log.when-unavailable' is 'files-only'."""
         if self._takes_files or not self.log.lock.acquire(blocking=False):
             return
-        self._held = True
         try:
-            self._with_a_producer(lambda: self.log.ask(self.table, self.env))
+            self.log.ask(self.table, self.env)
         finally:
-            self._release()
+            self.log.lock.release()
 
     def prepare(self, snapshot: Snapshot, previous: Snapshot | None) -> Snapshot:
         """Send the changes of a snapshot in a transaction that stays open."""
@@ -221,12 +220,13 @@ class _TableLog:
         self._rests_until = -math.inf
 
     def ask(self, table: TableDef, env: Env) -> None:
-        """Check that the broker answers, unless it did within `_ASK_S`."""
-        if self._producer is None:
-            self._begin(table, env)
-        elif env.seconds() - self._answered > _ASK_S:
-            partition_count(table, self._producer, self._topic)
-        self._answered = env.seconds()
+        """Check that the broker answers and has the topic, unless it did within `_ASK_S`.
+
+        No producer begins for that: it would fence that of the process that commits, and tasks ask too.
+        """
+        if env.seconds() - self._answered > _ASK_S:
+            self._counted(table, self._producer or admin_of(table))
+            self._answered = env.seconds()
 
     def rest(self, env: Env) -> None:
         """Send no requests for `_REST_S`."""
@@ -245,7 +245,7 @@ class _TableLog:
 
     def prepared(self, table: TableDef, env: Env, snapshot: Snapshot, previous: Snapshot | None) -> dict[int, int]:
         """Send the changes of a snapshot in a transaction that stays open; return the end offset of each partition."""
-        self.ask(table, env)
+        self._begin(table, env)
         through = self._through
         if previous is None or through is None or not same_snapshot(previous, through):
             self.catch_up(table, env, end=snapshot.id - 1)
@@ -289,13 +289,7 @@ class _TableLog:
                 "enable.idempotence": True,
             }
         )
-        partitions = partition_count(table, producer, self._topic)
-        if not partitions:
-            raise ConflictError(
-                f"cannot write the log of '{table.name}': there is no topic '{self._topic}' any more. Nothing was "
-                "committed. Make it again with `merganser log repair`, or set 'log.system' = 'none'.",
-                table=table.name,
-            )
+        partitions = self._counted(table, producer)
         producer.init_transactions(_SEND_S)
         last, is_emptied = _searched(table, self._topic, partitions, lambda _: True)
         newest = max(last.values(), key=lambda mark: mark.snapshot, default=None)
@@ -304,7 +298,22 @@ class _TableLog:
             self._through = SnapshotStore(table.paths, env, table.name).latest()
         self._published = 0 if self._through is None else self._through.id
         # At last: a producer is one that knows what the log has. Else a begin that was interrupted sends all again.
-        self._producer, self._partitions = producer, partitions
+        self._producer, self._partitions, self._answered = producer, partitions, env.seconds()
+
+    def _counted(self, table: TableDef, client: Any) -> int:
+        """Return the number of partitions of the topic.
+
+        Raises:
+            ConflictError: there is no topic.
+        """
+        partitions = partition_count(table, client, self._topic)
+        if not partitions:
+            raise ConflictError(
+                f"cannot write the log of '{table.name}': there is no topic '{self._topic}' any more. Nothing was "
+                "committed. Make it again with `merganser log repair`, or set 'log.system' = 'none'.",
+                table=table.name,
+            )
+        return partitions
 
     def _sent(self, contents: Contents, env: Env, snapshot: Snapshot) -> dict[int, int]:
         """Send contents in a transaction that stays open; return the end offset of each partition."""

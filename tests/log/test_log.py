@@ -339,6 +339,20 @@ def test_of_two_processes_each_sends_what_it_commits_once_and_in_order(warehouse
     assert [record["snapshot"] for record in _records(table)] == [1, 2, 3, 4, 5, 6]
 
 
+def test_a_process_that_writes_and_does_not_commit_lets_the_producer_of_the_committer_be(
+    warehouse: mg.Catalog, broker: Broker
+) -> None:
+    table = _table(warehouse, broker)
+    table.write([{"k": 1, "v": "a"}])
+    (log,) = (one for (_, _, topic), one in commit_log._logs.items() if topic == table.options["kafka.topic"])
+    producer = log._producer
+    with patch.dict(commit_log._logs, clear=True), table.writer() as task:  # as in a task of Spark
+        task.write([{"k": 2, "v": "b"}])
+    with patch.object(log, "forget", side_effect=AssertionError("the producer was fenced")):
+        table.write([{"k": 3, "v": "c"}])
+    assert log._producer is producer
+
+
 def test_a_producer_that_was_fenced_in_the_middle_of_a_commit_sends_it_again(
     warehouse: mg.Catalog, broker: Broker
 ) -> None:
