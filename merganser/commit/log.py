@@ -17,6 +17,8 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
+from merganser.errors import MerganserError
+from merganser.meta.followed import as_of, newest
 from merganser.meta.refs import MAIN
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
@@ -140,10 +142,42 @@ def uncommitted_rows(table: TableDef, env: Env) -> UncommittedRows | None:
     return found
 
 
+class _TableLog:
+    """The log that the table has at the commit, whatever it had when its handle was opened."""
+
+    def __init__(self, table: TableDef, env: Env) -> None:
+        self._table, self._env = table, env
+        self._log = _made(table, env)
+
+    def check(self) -> None:
+        try:
+            self._log.check()
+        except MerganserError:
+            now = newest(self._table, self._env)
+            if now.schema.id == self._table.schema.id:
+                raise
+            _made(now, self._env).check()
+
+    def prepare(self, snapshot: Snapshot, previous: Snapshot | None) -> Snapshot:
+        self._log.drop()
+        self._log = _made(as_of(self._table, self._env, snapshot.schema_id), self._env)
+        return self._log.prepare(snapshot, previous)
+
+    def publish(self, snapshot: Snapshot | None) -> None:
+        self._log.publish(snapshot)
+
+    def drop(self) -> None:
+        self._log.drop()
+
+
 def log_of(table: TableDef, env: Env) -> CommitLog:
-    """Return the log for one commit to a table. Branches have no log."""
+    """Return the log for one commit to a table, as the newest schema says. Branches have no log."""
+    return NO_LOG if table.branch != MAIN else _TableLog(table, env)
+
+
+def _made(table: TableDef, env: Env) -> CommitLog:
     system = table.options.get(w.LOG_SYSTEM)
-    if system == "none" or table.branch != MAIN:
+    if system == "none":
         return NO_LOG
     found: CommitLog = importlib.import_module(f"{_HOMES[system]}.commit_log").log_of(table, env)
     return found

@@ -97,6 +97,7 @@ from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import KnownState, MetaReader, TableState
 from merganser.meta.tracking import UNTRACKED, mark
+from merganser.options import write as w
 from merganser.rules.compacting import keeps_order_of_merges
 from merganser.storage.env import Env
 from merganser.storage.retries import REREAD, Retries
@@ -522,7 +523,7 @@ class TableCommit:
                 **(counted(state.next_id, change.edit.counts()) if change.edit else {}),
             },
             operation=change.edit.operation if change.edit else None,
-            log_offsets=previous.log_offsets if previous else None,
+            log_offsets=previous.log_offsets if previous and newest.options.get(w.LOG_SYSTEM) != "none" else None,
         )
         known = self._history.committers_after(snapshot, previous, change.batch)
         snapshot = replace(snapshot, properties=committers.properties(snapshot.properties, known))

@@ -28,7 +28,7 @@ def altered_with_log(
         alter: makes the changes.
 
     Raises:
-        InvalidInputError, AlreadyExistsError, StorageError: the topic cannot be made; nothing was changed. Or it could
+        InvalidInputError, StorageError: the topic cannot be made; nothing was changed. Or it could
             not be changed or deleted, and the table was altered.
         MerganserError: what `alter` raises.
     """

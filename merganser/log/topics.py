@@ -3,7 +3,7 @@
 An eventual log has a second one, of one partition, for rows that are not committed yet (`uncommitted`).
 
 partitions   the number of buckets; one for tables without buckets, and more as buckets are added
-name         <warehouse>.<database>.<table>, stored as 'kafka.topic'
+name         <warehouse>.<database>.<table>, stored as 'kafka.topic'; if it is taken, with '-2' behind it, or '-3', ...
 retention    'log.retention', else that of the broker
 clean-up     in upsert mode the last record of each key stays; after 'log.retention' none does. An erasure removes all
 """
@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import count
 from typing import Any, Final
 
 from merganser.commit.log import is_eventual
-from merganser.errors import AlreadyExistsError, InvalidInputError, StorageError
+from merganser.errors import InvalidInputError, StorageError
 from merganser.log.contents import mode_of
 from merganser.log.kafka import (
     TIMEOUT_S,
     admin_of,
     check_client,
-    client_settings,
     code_of,
     kafka,
     partition_count,
@@ -48,7 +48,6 @@ def created(name: str, schema: TableSchema, warehouse: str) -> Mapping[str, str]
 
     Raises:
         InvalidInputError: the options name a topic, or the client is not installed; nothing was changed.
-        AlreadyExistsError: there is such a topic; nothing was changed.
         StorageError: the broker did not make it.
     """
     what = f"cannot create the log of '{name}'"
@@ -58,16 +57,10 @@ def created(name: str, schema: TableSchema, warehouse: str) -> Mapping[str, str]
             "changed. Leave the option out.",
             option=w.KAFKA_TOPIC.key,
         )
-    topic = topic_name(name, warehouse)
     table = TableDef(name, warehouse, schema, schema.options)
     check_client(table)
-    if not make_topic(table, topic):
-        raise AlreadyExistsError(
-            f"{what}: there is a topic '{topic}' at '{client_settings(table)['bootstrap.servers']}', of another table "
-            "of that name or left by one. Nothing was changed. Delete the topic if nobody needs it, or choose another "
-            "name for the table.",
-            topic=topic,
-        )
+    # A topic of the plain name may be that of a table that had the name and was renamed, so it is left alone.
+    topic = next(topic for topic in _topic_names(name, warehouse) if make_topic(table, topic))
     make_uncommitted_topic(table, topic)
     return {w.KAFKA_TOPIC.key: topic}
 
@@ -202,19 +195,21 @@ def _settings(table: TableDef) -> dict[str, str]:
     return found
 
 
-def topic_name(name: str, warehouse: str) -> str:
-    """Return the name of the topic of a table; what a topic cannot be called is written as `_` and its code.
+def _topic_names(name: str, warehouse: str) -> Iterator[str]:
+    """Yield the names that the topic of a table may have; what a topic cannot be called is written as `_` and its code.
 
     Raises:
-        InvalidInputError: it would be too long.
+        InvalidInputError: the next one would be too long.
     """
     catalog = warehouse.rstrip("/").rpartition("/")[2] or "merganser"
-    topic = _OTHER.sub(lambda found: f"_{ord(found[0]):x}_", f"{catalog}.{name}")
-    if len(uncommitted_topic(topic)) > _LONGEST:
-        raise InvalidInputError(
-            f"cannot create the log of '{name}': its topic would be called '{topic}', {len(topic)} characters, and "
-            f"Kafka takes {_LONGEST} with '{uncommitted_topic('')}' behind it. Nothing was changed. "
-            "Choose shorter names.",
-            table=name,
-        )
-    return topic
+    plain = _OTHER.sub(lambda found: f"_{ord(found[0]):x}_", f"{catalog}.{name}")
+    for number in count(1):
+        topic = plain if number == 1 else f"{plain}-{number}"
+        if len(uncommitted_topic(topic)) > _LONGEST:
+            raise InvalidInputError(
+                f"cannot create the log of '{name}': its topic would be called '{topic}', {len(topic)} characters, and "
+                f"Kafka takes {_LONGEST} with '{uncommitted_topic('')}' behind it. Nothing was changed. "
+                "Choose shorter names.",
+                table=name,
+            )
+        yield topic

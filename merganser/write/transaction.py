@@ -29,8 +29,17 @@ from merganser.commit.log import is_eventual, log_of, uncommitted_rows
 from merganser.commit.message import CommitMessage, Committed
 from merganser.commit.table_commit import TableCommit
 from merganser.commit.turns import Turn, rest_if_crowded, take_turn
-from merganser.errors import CommitUnknownError, FormatError, InvalidInputError, MerganserError, NotFoundError, a_type
+from merganser.errors import (
+    CommitUnknownError,
+    FormatError,
+    InvalidInputError,
+    MerganserError,
+    NotFoundError,
+    StorageError,
+    a_type,
+)
 from merganser.lsm.abandoned import remove_uncommitted
+from merganser.meta.followed import newest
 from merganser.meta.layout import Layout
 from merganser.meta.lineage import last_rescale
 from merganser.meta.row_counts import RowEdit
@@ -233,8 +242,13 @@ class Transaction:
             StorageError: the log does not take them. They come with the commit.
         """
         rows = uncommitted_rows(self.table, self.env)
-        if rows is not None and self.shows:
+        if rows is None or not self.shows:
+            return
+        try:
             rows.flush()
+        except StorageError:
+            if is_eventual(newest(self.table, self.env)):
+                raise
 
     def _end_showing(self, *, committed: bool) -> None:
         rows = uncommitted_rows(self.table, self.env) if self.shows else None

@@ -24,7 +24,7 @@ from merganser.changes import remove_option, set_option
 from merganser.cli.main import main
 from merganser.commit.log import NO_LOG
 from merganser.commit.table_commit import TableCommit
-from merganser.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, StorageError
+from merganser.errors import ConflictError, InvalidInputError, NotFoundError, StorageError
 from merganser.log import commit_log
 from merganser.log import kafka as log_kafka
 from merganser.log.mark import CONTROL_KEY, HEADER, Mark
@@ -499,16 +499,23 @@ def test_a_topic_that_was_deleted_is_made_again_by_a_repair(warehouse: mg.Catalo
     assert [record["snapshot"] for record in _records(table)] == [1, 2]
 
 
-def test_a_topic_that_is_there_or_named_is_refused_and_no_table_is_made(warehouse: mg.Catalog, broker: Broker) -> None:
-    client = kafka.admin.AdminClient({"bootstrap.servers": broker.address})
+def test_a_topic_that_is_named_is_refused_and_no_table_is_made(warehouse: mg.Catalog, broker: Broker) -> None:
     with pytest.raises(InvalidInputError, match=r"'kafka.topic' is 'mine'"):
         _table(warehouse, broker, **{"kafka.topic": "mine"})
-    topic = f"{Path(warehouse.warehouse).name}.db.t"
-    client.create_topics([kafka.admin.NewTopic(topic, 1, 1)])[topic].result()
-    with pytest.raises(AlreadyExistsError, match="there is a topic"):
-        _table(warehouse, broker)
     with pytest.raises(NotFoundError):
         warehouse.table("db.t")
+
+
+def test_a_table_under_the_old_name_of_another_has_a_topic_of_its_own(warehouse: mg.Catalog, broker: Broker) -> None:
+    _table(warehouse, broker, bucket="1").write([{"k": 1, "v": "old"}])
+    warehouse.rename_table("db.t", "db.renamed")
+    renamed = warehouse.table("db.renamed")
+    table = _table(warehouse, broker, bucket="1")
+    assert table.options["kafka.topic"] == renamed.options["kafka.topic"] + "-2"
+    table.write([{"k": 1, "v": "new"}])
+    assert [json.loads(record["value"])["after"]["v"] for record in _records(table)] == ["new"]
+    warehouse.drop_table("db.t")
+    assert [json.loads(record["value"])["after"]["v"] for record in _records(renamed)] == ["old"]
 
 
 def test_a_table_with_rows_gets_a_log_from_then_on_and_loses_it(warehouse: mg.Catalog, broker: Broker) -> None:
@@ -523,6 +530,33 @@ def test_a_table_with_rows_gets_a_log_from_then_on_and_loses_it(warehouse: mg.Ca
     assert "kafka.topic" not in table.options
     assert client.list_topics(timeout=10).topics.get(topic) is None
     table.write([{"k": 1, "v": "last"}])
+
+
+def test_a_handle_that_was_opened_before_follows_the_log_that_the_table_has(
+    warehouse: mg.Catalog, broker: Broker
+) -> None:
+    client = kafka.admin.AdminClient({"bootstrap.servers": broker.address})
+    stale = _table(warehouse, broker, bucket="1")
+    topic = stale.options["kafka.topic"]
+    with stale.writer() as writer:
+        writer.write([{"k": 1, "v": "a"}])
+        writer.commit()
+        stale.alter([set_option("log.system", "none")])
+        commit_log._logs.clear()  # as another process, which asks for the topic
+        writer.write([{"k": 1, "v": "b"}])
+        writer.commit()
+        stale.write([{"k": 1, "v": "c"}])
+        stale.delete("v = 'none'")
+        assert stale.latest_snapshot().log_offsets is None
+        assert client.list_topics(timeout=10).topics.get(topic) is None
+
+        commit_log._logs.clear()
+        warehouse.table("db.t").alter([set_option("log.system", "kafka")])
+        writer.write([{"k": 1, "v": "d"}])
+        writer.commit()
+    stale.write([{"k": 1, "v": "e"}])
+    now = warehouse.table("db.t")
+    assert [json.loads(record["value"])["after"]["v"] for record in _records(now)] == ["d", "e"]
 
 
 def test_a_clone_has_no_log_and_a_renamed_table_keeps_it(warehouse: mg.Catalog, broker: Broker) -> None:
