@@ -15,14 +15,14 @@ import builtins
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from merganser.catalogs.listeners import TableListener, announced, listeners_of
+from merganser.catalogs.listeners import TableListener, announced, announced_rename, listeners_of
 from merganser.catalogs.names import SYSTEM, TableName, check_name, parse_table_name
 from merganser.catalogs.system import TABLES, catalog_table
 from merganser.changes import Change
@@ -80,12 +80,14 @@ class Catalog:
     Attributes:
         table_defaults: options of new tables that do not set them.
         listeners: the text of the option `catalog.listeners`.
+        _client: options `kafka.*` for the client of the log of each table; they are stored nowhere.
     """
 
     warehouse: str
     env: Env
     table_defaults: Mapping[str, Any] = field(default_factory=dict)
     listeners: str | None = None
+    _client: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Catalog({self.warehouse!r})"
@@ -237,7 +239,7 @@ class Catalog:
             if if_not_exists and store.exists():
                 return self._opened(parsed)
             raise
-        return table_of(made, paths.root, self.env, name=str(parsed))
+        return table_of(made, paths.root, self.env, name=str(parsed), options=self._client)
 
     @contextlib.contextmanager
     def creating(
@@ -268,7 +270,7 @@ class Catalog:
         with announced(self._listeners, str(parsed), made) as made, place(self.env, root, str(parsed)) as aside:
             SchemaStore(TablePaths(aside), self.env).create(made)
             try:
-                yield table_of(made, aside, self.env, name=str(parsed))
+                yield table_of(made, aside, self.env, name=str(parsed), options=self._client)
             except Exception:  # `place` removes what an error of merganser leaves
                 with contextlib.suppress(StorageError):
                     self.env.storage.delete_tree(aside)
@@ -384,7 +386,8 @@ class Catalog:
         old, new = self._plain_name(name), self._plain_name(new_name)
         check_flags(f"cannot rename '{old}' to '{new}'", no_writers=no_writers)
         source, target = TablePaths(self._table(old)), TablePaths(self._table(new))
-        if not SchemaStore(source, self.env).exists():
+        schema = SchemaStore(source, self.env).latest()
+        if schema is None:
             self._require_database(old.database)
             raise self._no_table(old)
         self._require_database(new.database)
@@ -403,24 +406,27 @@ class Catalog:
             )
         self._forget(source)
         self._forget(target)
-        try:
-            self.env.storage.move_tree(source.root, target.root)
-        except AlreadyExistsError:
-            raise AlreadyExistsError(
-                f"cannot rename '{old}' to '{new}': there are files that are not a table at '{target.root}'. "
-                "Remove it, or choose another name.",
-                path=target.root,
-            ) from None
-        except StorageError as error:
-            if not SchemaStore(target, self.env).exists() or SchemaStore(source, self.env).exists():
-                raise
-            if self.env.storage.list(source.root):
-                raise StorageError(
-                    f"'{old}' is now '{new}', but not all that lies at '{source.root}' could be removed: {error} "
-                    f"catalog.drop_table('{old}', if_exists=True) removes the rest. Compare the snapshots of both "
-                    "places first, if another process may have written while the table was renamed.",
-                    path=source.root,
-                ) from error
+        left: StorageError | None = None
+        with announced_rename(self._listeners, str(old), str(new), schema):
+            try:
+                self.env.storage.move_tree(source.root, target.root)
+            except AlreadyExistsError:
+                raise AlreadyExistsError(
+                    f"cannot rename '{old}' to '{new}': there are files that are not a table at '{target.root}'. "
+                    "Remove it, or choose another name.",
+                    path=target.root,
+                ) from None
+            except StorageError as error:
+                if not SchemaStore(target, self.env).exists() or SchemaStore(source, self.env).exists():
+                    raise
+                left = error
+        if left is not None and self.env.storage.list(source.root):
+            raise StorageError(
+                f"'{old}' is now '{new}', but not all that lies at '{source.root}' could be removed: {left} "
+                f"catalog.drop_table('{old}', if_exists=True) removes the rest. Compare the snapshots of both "
+                "places first, if another process may have written while the table was renamed.",
+                path=source.root,
+            ) from left
 
     def migrate(
         self,
@@ -481,10 +487,15 @@ class Catalog:
             return made
 
         plan = plan_of(folder, self.env, define=define, types=given, copied=how == "copy", what=what)
-        if how == "copy":
-            table_with_rows(plan, folder, self.env, paths.root, name=str(parsed))
-        else:
-            table_with_files(plan, self.env, paths.root, name=str(parsed), keep=how == "keep", what=what)
+        with announced(self._listeners, str(parsed), plan.schema) as made:
+            added = dict(made.options)
+            plan = replace(plan, versions=tuple(replace(v, options=v.options.merged(added)) for v in plan.versions))
+            if how == "copy":
+                table_with_rows(plan, folder, self.env, paths.root, name=str(parsed), dynamic=self._client)
+            else:
+                table_with_files(
+                    plan, self.env, paths.root, name=str(parsed), keep=how == "keep", what=what, dynamic=self._client
+                )
         return self._opened(parsed)
 
     def clone(
@@ -520,7 +531,8 @@ class Catalog:
         paths = self._unused(parsed)
         store = SnapshotStore(source.definition.paths, source.env, source.name)
         found = resolve(store, snapshot=snapshot, tag=tag, timestamp=timestamp)
-        clone(source.definition, source.env, found, self.env, paths.root, name=str(parsed))
+        announce = partial(announced, self._listeners, str(parsed))
+        clone(source.definition, source.env, found, self.env, paths.root, name=str(parsed), announce=announce)
         return self._opened(parsed)
 
     # inside
@@ -567,11 +579,11 @@ class Catalog:
 
     @property
     def _listeners(self) -> builtins.list[TableListener]:
-        return listeners_of(self.listeners, self.env, self.warehouse)
+        return listeners_of(self.listeners, self.warehouse, self._client)
 
     def _opened(self, name: TableName) -> Table:
         try:
-            table = open_table(self._table(name), self.env, name=str(name))
+            table = open_table(self._table(name), self.env, name=str(name), options=self._client)
         except NotFoundError:
             raise self._no_table(name) from None
         return table if name.branch == MAIN else table.branch(name.branch)
@@ -774,7 +786,11 @@ def _names(value: Sequence[str], what: str) -> Sequence[str]:
 
 
 def open_catalog(
-    warehouse: str, env: Env, table_defaults: Mapping[str, Any] | None = None, listeners: str | None = None
+    warehouse: str,
+    env: Env,
+    table_defaults: Mapping[str, Any] | None = None,
+    listeners: str | None = None,
+    client: Mapping[str, str] | None = None,
 ) -> Catalog:
     """Return the catalog of a warehouse directory; see `Catalog`.
 
@@ -785,4 +801,4 @@ def open_catalog(
         env.storage.list(warehouse)
     except StorageError as error:
         raise StorageError(f"cannot open the warehouse '{warehouse}': {error}", path=warehouse) from error
-    return Catalog(warehouse, env, table_defaults or {}, listeners)
+    return Catalog(warehouse, env, table_defaults or {}, listeners, client or {})

@@ -17,7 +17,6 @@ from typing import Any, Final, Protocol
 from merganser.errors import CommitUnknownError, InvalidInputError
 from merganser.options import write as w
 from merganser.schema.table_schema import TableSchema
-from merganser.storage.env import Env
 
 GROUP: Final = "merganser.table_listeners"
 
@@ -41,12 +40,19 @@ class TableListener(Protocol):
         The table is kept if this raises an error. It must be idempotent.
         """
 
+    def renaming(self, name: str, new_name: str, schema: TableSchema, options: Mapping[str, str]) -> None:
+        """Called before a table is renamed, and with the names exchanged if that failed. A listener may lack it.
 
-def listeners_of(names: str | None, env: Env, warehouse: str) -> list[TableListener]:
+        The table keeps its name if this raises an error. It must be idempotent.
+        """
+
+
+def listeners_of(names: str | None, warehouse: str, client: Mapping[str, str]) -> list[TableListener]:
     """Return the listeners of a catalog.
 
     Args:
         names: value of the option. None if it is not set.
+        client: options of the catalog for the client of the log.
 
     Raises:
         InvalidInputError: one cannot be imported.
@@ -55,7 +61,7 @@ def listeners_of(names: str | None, env: Env, warehouse: str) -> list[TableListe
     for name in filter(None, (part.strip() for part in (names or "").split(","))):
         found.append(_made(name))
     found += [point.load()() for point in entry_points(group=GROUP)]
-    return [*found, _Log(warehouse)]
+    return [*found, _Log(warehouse, client)]
 
 
 def _made(name: str) -> TableListener:
@@ -76,19 +82,22 @@ def _made(name: str) -> TableListener:
 class _Log:
     """Listener that creates and deletes the topic of each table with a log."""
 
-    def __init__(self, warehouse: str) -> None:
-        self._warehouse = warehouse
+    def __init__(self, warehouse: str, client: Mapping[str, str]) -> None:
+        self._warehouse, self._client = warehouse, client
 
     def creating(self, name: str, schema: TableSchema, options: Mapping[str, str]) -> Mapping[str, str] | None:
         return (
             None
             if schema.options.get(w.LOG_SYSTEM) == "none"
-            else self._topics().created(name, schema, self._warehouse)
+            else self._topics().created(name, schema, self._warehouse, self._client)
         )
 
     def dropping(self, name: str, schema: TableSchema, options: Mapping[str, str]) -> None:
         if schema.options.get(w.LOG_SYSTEM) != "none":
-            self._topics().dropped(name, schema)
+            self._topics().dropped(name, schema, self._client)
+
+    def renaming(self, name: str, new_name: str, schema: TableSchema, options: Mapping[str, str]) -> None:
+        """The topic keeps its name, which the options of the table say."""
 
     def _topics(self) -> Any:
         return importlib.import_module("merganser.log.topics")
@@ -113,4 +122,22 @@ def announced(listeners: Sequence[TableListener], name: str, schema: TableSchema
     except BaseException:
         for listener in reversed(told):
             listener.dropping(name, schema, dict(schema.options))
+        raise
+
+
+@contextmanager
+def announced_rename(
+    listeners: Sequence[TableListener], name: str, new_name: str, schema: TableSchema
+) -> Iterator[None]:
+    """Call listeners around the renaming of a table in the block. After an error in it they get the names exchanged."""
+    told: list[TableListener] = []
+    try:
+        for listener in listeners:
+            if hasattr(listener, "renaming"):
+                listener.renaming(name, new_name, schema, dict(schema.options))
+                told.append(listener)
+        yield
+    except BaseException:
+        for listener in reversed(told):
+            listener.renaming(new_name, name, schema, dict(schema.options))
         raise

@@ -154,7 +154,8 @@ def line_of(table: TableDef, env: Env, paths: TablePaths) -> TableDef | None:
     if schema is None:
         return None
     name = plain if paths.branch == MAIN else f"{plain}$branch_{paths.branch}"
-    return TableDef(name=name, path=table.path, schema=schema, options=schema.options, branch=paths.branch)
+    options = schema.options.merged(dict(table.unstored_client))
+    return TableDef(name=name, path=table.path, schema=schema, options=options, branch=paths.branch)
 
 
 def unnamed_file(table: TableDef, env: Env, path: str) -> StoredFile | None:

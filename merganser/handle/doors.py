@@ -12,8 +12,8 @@ from merganser.catalogs.filesystem import Catalog, open_catalog
 from merganser.errors import InvalidInputError, NotFoundError, a_type
 from merganser.handle.base import READ_ARGUMENTS
 from merganser.handle.table import Table, open_table
-from merganser.options.catalog import CACHE_MEMORY, FAMILIES, LISTENERS, table_defaults
-from merganser.options.registry import check_catalog_keys, check_keys, find_option, is_of_a_table
+from merganser.options.catalog import CACHE_MEMORY, CLIENT, FAMILIES, LISTENERS, table_defaults
+from merganser.options.registry import check_catalog_keys, check_keys, find_option, is_of_a_table, normalize_options
 from merganser.storage.cache import Cache
 from merganser.storage.env import Env
 from merganser.storage.open import storage_for
@@ -34,8 +34,9 @@ def catalog(
 
     Args:
         options: options of the store, such as `s3.endpoint`; `cache.manifest.max-memory`, such as `1 gb`, limits the
-            memory for cached metadata (default 256 MB); and options of new tables behind `table-default.`, such as
-            `table-default.bucket`. Misspelt options, also those of other catalogs of the format, are refused.
+            memory for cached metadata (default 256 MB); options of new tables behind `table-default.`, such as
+            `table-default.bucket`; and settings of the client of Kafka that tables must not store, such as
+            `kafka.sasl.password`. Misspelt options, also those of other catalogs of the format, are refused.
         clock: a function that returns the current time as an aware datetime; for tests and replays.
 
     Raises:
@@ -49,7 +50,8 @@ def catalog(
     check_keys(defaults)
     clock = _clock(clock, f"cannot open the warehouse '{text}'")
     storage, root = storage_for(text, given)
-    return open_catalog(root, _env(storage, clock, given), defaults, given.get(LISTENERS.key))
+    client = normalize_options({key: value for key, value in given.items() if key.startswith(CLIENT)})
+    return open_catalog(root, _env(storage, clock, given), defaults, given.get(LISTENERS.key), client)
 
 
 def table(

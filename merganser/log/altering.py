@@ -33,7 +33,7 @@ def altered_with_log(
         MerganserError: what `alter` raises.
     """
     now = newest(table, env)
-    options = now.schema.options
+    options, client = now.schema.options, now.unstored_client
     for change in changes:
         if isinstance(change, SetOption):
             if change.key in (w.KAFKA_TOPIC.key, *w.KAFKA_TOPIC.aliases):
@@ -50,21 +50,21 @@ def altered_with_log(
         schema = replace(now.schema, options=options)
         warehouse, _, name = now.path.rstrip("/").rpartition("/")
         named = now.name if now.name != now.path else f"{warehouse.rpartition('/')[2].removesuffix('.db')}.{name}"
-        made = topics.created(named, schema, warehouse.rpartition("/")[0])
+        made = topics.created(named, schema, warehouse.rpartition("/")[0], client)
         try:
             return alter([*changes, *(set_option(key, text) for key, text in made.items())])
         except CommitUnknownError:
             raise
         except BaseException:
-            topics.dropped(now.name, replace(schema, options=options.merged(dict(made))))
+            topics.dropped(now.name, replace(schema, options=options.merged(dict(made))), client)
             raise
     if was != "none" and will == "none":
         found = alter([*changes, remove_option(w.KAFKA_TOPIC.key)])
-        topics.dropped(now.name, now.schema)
+        topics.dropped(now.name, now.schema, client)
         return found
     if will == "none":
         return alter(changes)
-    wanted = replace(now, schema=replace(now.schema, options=options), options=options)
+    wanted = replace(now, schema=replace(now.schema, options=options), options=options.merged(dict(client)))
     check_client(wanted)
     topics.make_uncommitted_topic(wanted, topic_of(now))
     try:

@@ -40,6 +40,7 @@ from merganser.log.kafka import (
     client_settings,
     code_of,
     kafka,
+    new_client,
     partition_count,
     told,
     topic_of,
@@ -278,7 +279,9 @@ class _TableLog:
         if self._producer is not None:
             return
         settings = client_settings(table)
-        producer = kafka.Producer(
+        producer = new_client(
+            table,
+            kafka.Producer,
             {
                 "linger.ms": 0,
                 "compression.type": "zstd",
@@ -287,7 +290,7 @@ class _TableLog:
                 **settings,
                 "transactional.id": f"merganser-{self._topic}",
                 "enable.idempotence": True,
-            }
+            },
         )
         partitions = self._counted(table, producer)
         producer.init_transactions(_SEND_S)
@@ -649,7 +652,9 @@ def _searched(
 
 def _reading(table: TableDef, topic: str, isolation: str) -> Any:
     """Return a consumer that reads to the end of partitions and keeps no position."""
-    return kafka.Consumer(
+    return new_client(
+        table,
+        kafka.Consumer,
         {
             **client_settings(table),
             "group.id": f"merganser-{topic}",
@@ -657,7 +662,7 @@ def _reading(table: TableDef, topic: str, isolation: str) -> Any:
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 10,  # the end of a partition is told with the answer to a fetch
             "isolation.level": isolation,
-        }
+        },
     )
 
 

@@ -7,13 +7,14 @@ https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from merganser.errors import InvalidInputError, StorageError
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
+from merganser.options.secrets import HIDDEN, is_secret
 
 kafka: Any = None
 """The package of the client; None: it is not installed."""
@@ -28,6 +29,8 @@ _DECIDED: Final = (
     "auto.offset.reset", "enable.partition.eof",
 )  # fmt: skip
 """Settings that the log decides: with others it would lose rows, or show some twice."""
+_CITED_MIN: Final = 4
+"""Minimum length of the end of a secret that is hidden in a message."""
 TIMEOUT_S: Final = 10.0
 """Maximum seconds that the broker may take to answer a request for metadata."""
 
@@ -76,20 +79,29 @@ def check_client(table: TableDef) -> None:
                 "Leave the option out.",
                 option=_PREFIX + key,
             )
+    new_client(table, kafka.Producer, {**settings, "transactional.id": "none", "enable.idempotence": True})
+    new_client(table, kafka.Consumer, {**settings, "group.id": "none"}).close()
+
+
+def new_client(table: TableDef, kind: Callable[[dict[str, Any]], Any], settings: dict[str, Any]) -> Any:
+    """Return a client.
+
+    Raises:
+        InvalidInputError: it does not take the settings; nothing was changed.
+    """
     try:
-        kafka.Producer({**settings, "transactional.id": "none", "enable.idempotence": True})
-        kafka.Consumer({**settings, "group.id": "none"}).close()
+        return kind(settings)
     except (kafka.KafkaException, ValueError, TypeError) as error:
         raise InvalidInputError(
-            f"the client of Kafka does not take the options 'kafka.*' of '{table.name}': {_said(error)}. Nothing was "
-            "changed. See https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md.",
+            f"the client of Kafka does not take the options 'kafka.*' of '{table.name}': {_said(table, error)}. "
+            "Nothing was changed. See https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md.",
             table=table.name,
-        ) from error
+        ) from None  # it may cite a secret
 
 
 def admin_of(table: TableDef) -> Any:
     """Return a client that makes, changes and drops topics."""
-    return kafka.admin.AdminClient(client_settings(table))
+    return new_client(table, kafka.admin.AdminClient, client_settings(table))
 
 
 def partition_count(table: TableDef, client: Any, topic: str, wait_s: float | None = None) -> int:
@@ -119,7 +131,7 @@ def unavailable(table: TableDef, action: str, error: Any) -> StorageError:
     """
     servers = table.options.get(w.KAFKA_BOOTSTRAP_SERVERS)
     return StorageError(
-        f"cannot {action} of '{table.name}': {_said(error)}. Kafka is asked at '{servers}' "
+        f"cannot {action} of '{table.name}': {_said(table, error)}. Kafka is asked at '{servers}' "
         f"('{w.KAFKA_BOOTSTRAP_SERVERS.key}'). The table and its files are as they were. Try again when the broker "
         "answers.",
         path=str(servers),
@@ -141,6 +153,11 @@ def code_of(error: Any) -> int | None:
     return given.code() if hasattr(given, "code") else None
 
 
-def _said(error: Any) -> str:
+def _said(table: TableDef, error: Any) -> str:
+    """Return what the client says, without a secret: it cites values, or the end of one that it cannot parse."""
     given = error.args[0] if getattr(error, "args", None) else error
-    return str(given.str()) if hasattr(given, "str") else str(given)
+    text = str(given.str()) if hasattr(given, "str") else str(given)
+    for secret in (value for key, value in table.options.items() if key.startswith(_PREFIX) and is_secret(key)):
+        for at in range(max(1, len(secret) - _CITED_MIN + 1)):
+            text = text.replace(secret[at:], HIDDEN) if secret[at:] else text
+    return text

@@ -8,7 +8,7 @@ from merganser.commit.log import uncommitted_rows
 from merganser.errors import InvalidInputError
 from merganser.log.commit_log import last_marks, log_lacks, make_up
 from merganser.log.contents import mode_of
-from merganser.log.kafka import TIMEOUT_S, client_settings, kafka, partition_count, told, topic_of
+from merganser.log.kafka import TIMEOUT_S, client_settings, kafka, new_client, partition_count, told, topic_of
 from merganser.log.topics import make_topic, make_uncommitted_topic
 from merganser.meta.followed import newest
 from merganser.meta.snapshots import SnapshotStore
@@ -68,7 +68,7 @@ def log_state(table: TableDef, env: Env) -> LogState:
     topic = topic_of(table)
     snapshot = SnapshotStore(table.paths, env, table.name).latest()
     offsets = (snapshot.log_offsets if snapshot is not None else None) or {}
-    consumer = kafka.Consumer({**client_settings(table), "group.id": f"merganser-{topic}"})
+    consumer = new_client(table, kafka.Consumer, {**client_settings(table), "group.id": f"merganser-{topic}"})
     try:
         count = partition_count(table, consumer, topic)
         with told(table, "read the log"):

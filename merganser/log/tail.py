@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from merganser.errors import StorageError
-from merganser.log.kafka import TIMEOUT_S, client_settings, kafka, partition_count, told, topic_of
+from merganser.log.kafka import TIMEOUT_S, client_settings, kafka, new_client, partition_count, told, topic_of
 from merganser.log.mark import CONTROL_KEY, HEADER, Mark, mark_from
 from merganser.log.records import changes_of
 from merganser.log.uncommitted import Flushed, FlushedRows, flushed_from, uncommitted_topic
@@ -82,7 +82,9 @@ class LogTail:
         self._went_back = False
         self._table = table
         self._topic = topic_of(table)
-        self._consumer = kafka.Consumer(
+        self._consumer = new_client(
+            table,
+            kafka.Consumer,
             {
                 "fetch.wait.max.ms": 100,
                 "fetch.queue.backoff.ms": 1,
@@ -93,7 +95,7 @@ class LogTail:
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "earliest",  # of partitions that are new
-            }
+            },
         )
         self._assigned, self._assigned_at = 0, -math.inf
         self._commits: dict[tuple[int, str, str], LogCommit] = {}  # by snapshot: after a rollback ids come again

@@ -40,11 +40,12 @@ _LOOK_S: Final = 0.02
 _RETENTION: Final = "retention.ms"
 
 
-def created(name: str, schema: TableSchema, warehouse: str) -> Mapping[str, str]:
+def created(name: str, schema: TableSchema, warehouse: str, client: Mapping[str, str]) -> Mapping[str, str]:
     """Make the topic of a new table, or of one that gets a log, and return the option that names it.
 
     Args:
         name: `database.table`.
+        client: options for the client beside those of the table; see `TableDef.unstored_client`.
 
     Raises:
         InvalidInputError: the options name a topic, or the client is not installed; nothing was changed.
@@ -57,7 +58,7 @@ def created(name: str, schema: TableSchema, warehouse: str) -> Mapping[str, str]
             "changed. Leave the option out.",
             option=w.KAFKA_TOPIC.key,
         )
-    table = TableDef(name, warehouse, schema, schema.options)
+    table = TableDef(name, warehouse, schema, schema.options.merged(dict(client)))
     check_client(table)
     # A topic of the plain name may be that of a table that had the name and was renamed, so it is left alone.
     topic = next(topic for topic in _topic_names(name, warehouse) if make_topic(table, topic))
@@ -101,8 +102,11 @@ def _made(table: TableDef, topic: str, partitions: int, settings: Mapping[str, s
     return True
 
 
-def dropped(name: str, schema: TableSchema) -> None:
+def dropped(name: str, schema: TableSchema, client: Mapping[str, str]) -> None:
     """Delete the topics of a table. A topic that is gone already is fine.
+
+    Args:
+        client: see `created`.
 
     Raises:
         StorageError: the broker did not delete it.
@@ -110,7 +114,7 @@ def dropped(name: str, schema: TableSchema) -> None:
     topic = schema.options.get(w.KAFKA_TOPIC)
     if topic is None:
         return
-    table = TableDef(name, "", schema, schema.options)
+    table = TableDef(name, "", schema, schema.options.merged(dict(client)))
     _deleted(table, topic)
     if is_eventual(table):
         _deleted(table, uncommitted_topic(topic))

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from merganser.errors import FormatError
 from merganser.log.contents import mode_of
-from merganser.log.kafka import TIMEOUT_S, client_settings, code_of, kafka, topic_of, unavailable
+from merganser.log.kafka import TIMEOUT_S, client_settings, code_of, kafka, new_client, topic_of, unavailable
 from merganser.log.mark import CONTROL_KEY, HEADER
 from merganser.log.records import decode, encode
 from merganser.meta.table_def import TableDef
@@ -43,7 +43,7 @@ _END_S: Final = 1.0
 """Seconds in which the client sends that a write was dropped."""
 
 _log = logging.getLogger(__name__)
-_senders: dict[tuple[int, str, str], _Sender] = {}
+_senders: dict[tuple[int, str, frozenset[tuple[str, Any]]], _Sender] = {}
 _lock: Final = threading.Lock()
 
 
@@ -117,7 +117,7 @@ class FlushedRows:
 def uncommitted_of(table: TableDef, env: Env) -> Uncommitted:
     """Return where rows of a table go before their commit; see `merganser.commit.log`."""
     topic = uncommitted_topic(topic_of(table))
-    place = os.getpid(), str(table.options.get(w.KAFKA_BOOTSTRAP_SERVERS)), topic
+    place = os.getpid(), topic, frozenset(client_settings(table).items())
     with _lock:
         sender = _senders.get(place)
         if sender is None:
@@ -168,7 +168,7 @@ class _Sender:
             "enable.idempotence": True,
             "message.timeout.ms": int(TIMEOUT_S * 1000),
         }
-        self._producer = kafka.Producer(self._settings)
+        self._producer = new_client(table, kafka.Producer, self._settings)
 
     def send(self, told: Flushed, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> None:
         """Send records, and do not wait for it. After a failure they are left out for some time."""

@@ -8,6 +8,7 @@ from functools import cached_property
 from merganser.codec.binary_row import deserialize
 from merganser.codec.stored import Stored
 from merganser.options import write as w
+from merganser.options.catalog import CLIENT
 from merganser.options.option import Options
 from merganser.rules.facts import DYNAMIC, POSTPONE
 from merganser.schema import types as t
@@ -43,6 +44,12 @@ class TableDef:
             legacy_names=self.options.get(w.PARTITION_LEGACY_NAME),
             branch=self.branch,
         )
+
+    @property
+    def unstored_client(self) -> dict[str, str]:
+        """Options for the client of the log that the handle has and the table does not store, such as passwords."""
+        stored = self.schema.options
+        return {key: text for key, text in self.options.items() if key.startswith(CLIENT) and stored.get(key) != text}
 
     def with_schema(self, schema: TableSchema) -> TableDef:
         """Return the table with another of its schemas and the options stored there; dynamic ones stay on top."""

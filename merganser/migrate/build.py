@@ -47,7 +47,9 @@ QUIET: Final = {w.WRITE_ONLY.key: "true"}
 """How the first commit is made: nothing is compacted or expired after it."""
 
 
-def table_with_files(plan: Plan, env: Env, root: str, *, name: str, keep: bool, what: str) -> None:
+def table_with_files(
+    plan: Plan, env: Env, root: str, *, name: str, keep: bool, what: str, dynamic: Mapping[str, str]
+) -> None:
     """Make a table of the files of a folder, none of which is read.
 
     Args:
@@ -56,6 +58,7 @@ def table_with_files(plan: Plan, env: Env, root: str, *, name: str, keep: bool, 
         keep: the files stay where they are, and the table names them by their paths. Else it gets files of its own,
             which the store makes of them (`Storage.copy`).
         what: beginning of messages.
+        dynamic: options that hold for this call.
 
     Raises:
         InvalidInputError: the table keeps its rows in buckets, or its options name a format that cannot hold a value.
@@ -69,7 +72,7 @@ def table_with_files(plan: Plan, env: Env, root: str, *, name: str, keep: bool, 
             option=w.BUCKET.key,
         )
     with place(env, root, name) as aside:
-        table = _defined(plan.versions, env, aside, name, QUIET)
+        table = _defined(plan.versions, env, aside, name, {**dynamic, **QUIET})
         places = [one.source if keep else _place(table, one) for one in plan.files]
         if not keep:
             env.storage.copy(zip((one.source for one in plan.files), places, strict=True))
@@ -80,13 +83,14 @@ def table_with_files(plan: Plan, env: Env, root: str, *, name: str, keep: bool, 
             check_values(table, env, made, what=what)
 
 
-def table_with_rows(plan: Plan, folder: Folder, env: Env, root: str, *, name: str) -> None:
+def table_with_rows(plan: Plan, folder: Folder, env: Env, root: str, *, name: str, dynamic: Mapping[str, str]) -> None:
     """Make a table of the rows of a folder, which an ordinary write puts there, in bounded memory and one commit.
 
     Args:
         folder: where the files are.
         root: where the table will be.
         name: of the table, for messages.
+        dynamic: options that hold for this call.
 
     Raises:
         InvalidInputError: a row does not fit the table, such as one whose key is null; names column, row and value.
@@ -97,7 +101,7 @@ def table_with_rows(plan: Plan, folder: Folder, env: Env, root: str, *, name: st
         place(env, root, name) as aside,
         env.progress.work(f"copying the rows of {folder.root}", size_bytes=size, steps=len(plan.files)) as work,
     ):
-        session = WriteSession(_defined([replace(plan.schema, id=0)], env, aside, name, {}), env)
+        session = WriteSession(_defined([replace(plan.schema, id=0)], env, aside, name, dynamic), env)
         try:
             for one in plan.files:
                 for rows in _rows(one, plan, folder):

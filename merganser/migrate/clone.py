@@ -17,7 +17,8 @@ Files may expire while they are copied; then the copy fails, and there is no clo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final
 
@@ -47,14 +48,30 @@ from merganser.write.transaction import Transaction, checked_user
 _COPY_BYTES: Final = 4 << 20
 
 
-def _without_log(now: TableDef) -> TableSchema:
+def _without_log(schema: TableSchema) -> TableSchema:
+    """Return the schema of a clone: the topic of a log is that of the table."""
+    if schema.options.get(w.LOG_SYSTEM) == "none":
+        return schema
     options = dict.fromkeys(
         option.key for option in (w.LOG_SYSTEM, w.KAFKA_TOPIC, w.LOG_CONSISTENCY, w.LOG_CHANGELOG_MODE)
     )
-    return replace(now.schema, options=now.schema.options.merged(options))
+    return _with_options(schema, options)
 
 
-def clone(table: TableDef, source: Env, snapshot: Snapshot | None, env: Env, root: str, *, name: str) -> None:
+def _with_options(schema: TableSchema, changes: Mapping[str, str | None]) -> TableSchema:
+    return replace(schema, options=schema.options.merged(changes))
+
+
+def clone(
+    table: TableDef,
+    source: Env,
+    snapshot: Snapshot | None,
+    env: Env,
+    root: str,
+    *,
+    name: str,
+    announce: Callable[[TableSchema], AbstractContextManager[TableSchema]],
+) -> None:
     """Make a table with the state of a snapshot of another one.
 
     Args:
@@ -63,6 +80,7 @@ def clone(table: TableDef, source: Env, snapshot: Snapshot | None, env: Env, roo
         snapshot: of the table; None: it has none.
         env, root: the store of the clone, and where it will be there.
         name: of the clone, for messages.
+        announce: tells listeners of the clone, whose schema it gets, and gives the schema with their options.
 
     Raises:
         AlreadyExistsError: there is a table now; nothing was changed.
@@ -74,7 +92,8 @@ def clone(table: TableDef, source: Env, snapshot: Snapshot | None, env: Env, roo
     newest = SnapshotStore(table.paths, source, table.name).latest_id()
     if snapshot is not None and snapshot.id == newest:  # the table as it is, and not as it was
         ids = schemas.ids()
-    with place(env, root, name) as aside:
+    own = _without_log(schemas.load(ids[-1]))
+    with announce(own) as told, place(env, root, name) as aside:
         paths = TablePaths(aside)
         for number in ids:
             data = source.storage.read(table.paths.schema(number))
@@ -86,10 +105,13 @@ def clone(table: TableDef, source: Env, snapshot: Snapshot | None, env: Env, roo
                 _refuse_expired(table, source, snapshot, error)
                 raise
         made = SchemaStore(paths, env).load(ids[-1])
-        if stream_of(made.options, "main") is not None:
-            disable(TableDef(name, aside, made, made.options), env)
-        if made.options.get(w.LOG_SYSTEM) != "none":  # the topic is that of the table
-            make_next_schema(TableDef(name, aside, made, made.options), env, _without_log)
+        then, now = made.options, told.options
+        changes = {key: now.get(key) for key in {*then, *now} if then.get(key) != now.get(key)}
+        definition = TableDef(name, aside, made, then)
+        if stream_of(then, "main") is not None:
+            disable(definition, env)
+        if changes:
+            make_next_schema(definition, env, lambda newest: _with_options(newest.schema, changes))
 
 
 def _fill(table: TableDef, source: Env, snapshot: Snapshot, env: Env, aside: str, name: str) -> None:
@@ -103,7 +125,7 @@ def _fill(table: TableDef, source: Env, snapshot: Snapshot, env: Env, aside: str
     pairs = [(path, join(aside, path.removeprefix(inside))) for path in sorted(files)]
     _copy(source, env, pairs, title=f"cloning {table.name}")
     store = SnapshotStore(TablePaths(aside), env, name)
-    store.create(snapshot)
+    store.create(replace(snapshot, log_offsets=None))  # they are those of the table's topic
     store.set_latest_hint(snapshot.id)
 
 
@@ -111,7 +133,7 @@ def _commit_own(table: TableDef, source: Env, snapshot: Snapshot, env: Env, asid
     """Make files of the live ones and commit them, since manifests name some that lie outside of the table."""
     reader = MetaReader(table.paths, source, table.name)
     schema = SchemaStore(TablePaths(aside), env).load(snapshot.schema_id)
-    made = TableDef(name, aside, schema, Options({**schema.options, **QUIET}))
+    made = TableDef(name, aside, schema, Options({**schema.options, **QUIET, w.LOG_SYSTEM.key: "none"}))
     needed, pairs, messages = NeededFiles(table, source), list[tuple[str, str]](), list[CommitMessage]()
     index = reader.index(snapshot)
     for (partition, bucket), held in reader.state(snapshot).live.buckets.items():

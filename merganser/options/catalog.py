@@ -79,6 +79,9 @@ OPTIONS: Final[tuple[Option[Any], ...]] = (
 TABLE_DEFAULTS: Final = ("table-storage.", "table-default.")
 """What a key begins with that gives new tables the option behind it; the later one wins."""
 
+CLIENT: Final = "kafka."
+"""What a key begins with that is for the client of the log; it holds for each table that the catalog opens."""
+
 OWN_FAMILIES: Final = frozenset({"s3", "gs", "az", "local", "cache", "catalog"})
 """First words of these keys. A key that begins so is meant for us."""
 FAMILIES: Final = OWN_FAMILIES | {"fs", "oss"}

@@ -15,7 +15,7 @@ from merganser.errors import InvalidInputError, NotFoundError
 from merganser.handle.table import Table
 from merganser.meta.table_state import MetaReader
 from merganser.options.registry import did_you_mean
-from merganser.options.write import BUCKET, CHANGE_TRACKING, FILE_FORMAT, PARTITION_DEFAULT_NAME
+from merganser.options.write import BUCKET, CHANGE_TRACKING, FILE_FORMAT, KAFKA_TOPIC, PARTITION_DEFAULT_NAME
 from merganser.schema import types as t
 from merganser.sql import statements as s
 from merganser.sql.define import partitions_of
@@ -150,7 +150,7 @@ def create_text(table: Table) -> str:
         text += f"\nCOMMENT {_string(schema.comment)}"
     if schema.partition_keys:
         text += f"\nPARTITIONED BY ({', '.join(map(_quoted, schema.partition_keys))})"
-    options = {key: value for key, value in schema.options.items() if key != "path"}
+    options = {key: value for key, value in schema.options.items() if key not in ("path", KAFKA_TOPIC.key)}
     if options:
         pairs = ",\n".join(f"  {_string(key)} = {_string(value)}" for key, value in sorted(options.items()))
         text += f"\nWITH (\n{pairs}\n)"

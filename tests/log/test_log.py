@@ -8,8 +8,9 @@ import json
 import queue
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from unittest.mock import patch
 
 import confluent_kafka as kafka
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import merganser as mg
@@ -24,7 +26,7 @@ from merganser.changes import remove_option, set_option
 from merganser.cli.main import main
 from merganser.commit.log import NO_LOG
 from merganser.commit.table_commit import TableCommit
-from merganser.errors import ConflictError, InvalidInputError, NotFoundError, StorageError
+from merganser.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, StorageError
 from merganser.log import commit_log
 from merganser.log import kafka as log_kafka
 from merganser.log.mark import CONTROL_KEY, HEADER, Mark
@@ -257,6 +259,8 @@ def test_options_that_the_client_cannot_take_are_refused(
 def test_a_table_like_one_with_a_log_has_a_log_of_its_own(warehouse: mg.Catalog, broker: Broker) -> None:
     first = _table(warehouse, broker, "one")
     warehouse.sql("CREATE TABLE db.other LIKE db.one")
+    text = warehouse.sql("SHOW CREATE TABLE db.one").to_pylist()[0]["createtab_stmt"]
+    warehouse.sql(text.replace("`one`", "`third`"))
     second = warehouse.table("db.other")
     assert isinstance(second, mg.Table)
     assert second.options["kafka.topic"] != first.options["kafka.topic"]
@@ -570,6 +574,115 @@ def test_a_clone_has_no_log_and_a_renamed_table_keeps_it(warehouse: mg.Catalog, 
     assert isinstance(renamed, mg.Table)
     renamed.write([{"k": 3, "v": "c"}])
     assert [record["snapshot"] for record in _records(renamed)] == [1, 2]
+
+
+def test_a_clone_of_a_table_with_files_elsewhere_leaves_the_log_of_the_table_alone(
+    warehouse: mg.Catalog, broker: Broker, tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    pq.write_table(pa.table({"k": [1, 2]}), tmp_path / "folder" / "a.parquet")
+    options = {"log.system": "kafka", "kafka.bootstrap.servers": broker.address}
+    table = warehouse.migrate(tmp_path / "folder", "db.t", how="keep", options=options)
+    before = len(_records(table))
+    assert before == 2
+    clone = warehouse.clone("db.t", "db.other")
+    assert len(clone.read().to_pylist()) == 2
+    assert clone.latest_snapshot().log_offsets is None
+    assert len(_records(table)) == before
+    with pytest.raises(AlreadyExistsError):
+        warehouse.migrate(tmp_path / "folder", "db.t", how="keep", options=options)
+
+
+def _no_secret(text: str, *secrets: str) -> None:
+    for secret in secrets:
+        assert secret not in text
+
+
+def test_secrets_of_a_catalog_are_given_to_each_client_and_shown_nowhere(
+    warehouse: mg.Catalog, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = "pass-4711"
+    with pytest.raises(InvalidInputError, match="holds a secret"):
+        _table(warehouse, broker, **{"kafka.sasl.password": secret})
+    catalog = mg.catalog(warehouse.warehouse, options={"kafka.sasl.password": secret, "kafka.client.id": "ours"})
+    with _told_clients() as told:
+        servers = f"{broker.address},{broker.address}"  # streams of other tests may still make clients
+        options = {"log.consistency": "eventual", "kafka.bootstrap.servers": servers}
+        table = _table(catalog, broker, bucket="1", **options)
+        with _following(catalog.table("db.t")) as get, catalog.table("db.t").writer() as writer:
+            writer.write([{"k": 1, "v": "a"}])
+            writer.flush()
+            assert get() == [_row("+I", 1, "a")]
+            writer.commit()
+        table = catalog.alter_table("db.t", [set_option("log.retention", "3 h")])
+        store = ("--store", f"kafka.sasl.password={secret}", "--store", "kafka.client.id=ours")
+        said = [_said("log", verb, "db.t", "--warehouse", catalog.warehouse, *store) for verb in ("show", "repair")]
+        said.append(_said("log", "offsets", table.path, *store))
+        table.branches.create("side")
+        assert table.branch("side").erase("k = 1").is_complete is False
+        catalog.rename_table("db.t", "db.named")
+        named = catalog.table("db.named")
+        assert isinstance(named, mg.Table)
+        named.alter([remove_option("log.consistency"), set_option("log.system", "none")])
+        catalog.table("db.named").alter([set_option("log.system", "kafka")])
+        catalog.drop_table("db.named")
+    told = [settings for settings in told if settings["bootstrap.servers"] == servers]
+    assert len(told) > 10
+    assert {(settings.get("sasl.password"), settings.get("client.id")) for settings in told} == {(secret, "ours")}
+    shown = [
+        *said,
+        repr(catalog),
+        repr(table),
+        repr(table.definition),
+        str(table.options),
+        table.describe(),
+        caplog.text,
+    ]
+    _no_secret("".join(shown), secret)
+    assert "sasl.password" not in "".join(str(dict(one.options)) for one in [table.definition.schema])
+
+
+def test_errors_of_the_client_cite_no_secret(warehouse: mg.Catalog, broker: Broker) -> None:
+    options = {
+        "kafka.sasl.mechanisms": "OAUTHBEARER", "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.oauthbearer.config": "principal=me scope=hush-4711",
+        "kafka.enable.sasl.oauthbearer.unsecure.jwt": "x",
+    }  # fmt: skip
+    catalog = mg.catalog(warehouse.warehouse, options=options)
+    with pytest.raises(InvalidInputError) as refused:
+        _table(catalog, broker)
+    _no_secret("".join(traceback.format_exception(refused.value)), "hush-4711")
+
+
+@contextmanager
+def _told_clients() -> Iterator[list[dict[str, Any]]]:
+    """Note the settings of all clients that are made in the block."""
+    told: list[dict[str, Any]] = []
+    real = log_kafka.kafka
+
+    class Noted:
+        def __init__(self, inside: Any) -> None:
+            self._inside = inside
+
+        def __getattr__(self, name: str) -> Any:
+            found = getattr(self._inside, name)
+            if name == "admin":
+                return Noted(found)
+            if name not in ("Producer", "Consumer", "AdminClient"):
+                return found
+
+            def made(settings: dict[str, Any]) -> Any:
+                told.append(dict(settings))
+                return found(settings)
+
+            return made
+
+    noted = Noted(real)
+    names = ["kafka", "commit_log", "status", "tail", "topics", "uncommitted"]
+    with ExitStack() as stack:
+        for name in names:
+            stack.enter_context(patch(f"merganser.log.{name}.kafka", noted))
+        yield told
 
 
 def test_a_table_of_a_query_has_its_rows_in_the_log_or_there_is_none(warehouse: mg.Catalog, broker: Broker) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import ClassVar
+from unittest.mock import patch
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import merganser as mg
@@ -25,6 +28,7 @@ from merganser.errors import (
 )
 from merganser.meta.schemas import SchemaStore
 from merganser.rules.create import create_schema
+from merganser.schema.table_schema import TableSchema
 from merganser.storage.local import LocalStorage
 from merganser.storage.paths import TablePaths, of_table
 from merganser.testing.builders import catalog_over, memory_with
@@ -514,3 +518,60 @@ def test_flags_are_true_or_false(
     with pytest.raises(InvalidInputError, match=rf"{said} is .*\. Give True or False\. Nothing was changed"):
         call(catalog, table)
     assert catalog.list_tables("shop") == ["t"]
+
+
+class _Listener:
+    """Notes what it is told, and refuses what `refuses` names."""
+
+    told: ClassVar[list[tuple[str, ...]]] = []
+    refuses: ClassVar[str] = ""
+
+    def creating(self, name: str, schema: TableSchema, options: Mapping[str, str]) -> Mapping[str, str]:
+        return self._hear("creating", name) or {"owner": f"of {name}"}
+
+    def dropping(self, name: str, schema: TableSchema, options: Mapping[str, str]) -> None:
+        self._hear("dropping", name)
+
+    def renaming(self, name: str, new_name: str, schema: TableSchema, options: Mapping[str, str]) -> None:
+        self._hear("renaming", name, new_name)
+
+    def _hear(self, *what: str) -> Mapping[str, str]:
+        self.told.append(what)
+        if what[0] == self.refuses:
+            raise InvalidInputError("not this one")
+        return {}
+
+
+def test_listeners_are_told_of_every_way_in_which_tables_come_and_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, ...]] = []
+    monkeypatch.setattr(_Listener, "told", told)
+    catalog = mg.catalog(tmp_path / "w", options={"catalog.listeners": f"{__name__}:_Listener"})
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", {"k": "INT"})
+    table.write([{"k": 1}])
+    (tmp_path / "folder").mkdir()
+    pq.write_table(pa.table({"k": [1]}), tmp_path / "folder" / "a.parquet")
+    made = [catalog.clone("db.t", "db.clone"), catalog.migrate(tmp_path / "folder", "db.migrated")]
+    assert [one.options["owner"] for one in (table, *made)] == ["of db.t", "of db.clone", "of db.migrated"]
+    catalog.rename_table("db.t", "db.renamed")
+    catalog.drop_table("db.renamed")
+    names = [("creating", f"db.{name}") for name in ("t", "clone", "migrated")]
+    assert told == [*names, ("renaming", "db.t", "db.renamed"), ("dropping", "db.renamed")]
+    told.clear()
+    monkeypatch.setattr(_Listener, "refuses", "renaming")
+    with pytest.raises(InvalidInputError, match="not this one"):
+        catalog.rename_table("db.clone", "db.other")
+    monkeypatch.setattr(_Listener, "refuses", "creating")
+    with pytest.raises(InvalidInputError, match="not this one"):
+        catalog.clone("db.clone", "db.other")
+    assert catalog.list_tables("db") == ["clone", "migrated"]
+    monkeypatch.setattr(_Listener, "refuses", "")
+    told.clear()
+    with (
+        patch.object(LocalStorage, "move_tree", side_effect=StorageError("no")),
+        pytest.raises(StorageError, match="no"),
+    ):
+        catalog.rename_table("db.clone", "db.other")
+    assert told == [("renaming", "db.clone", "db.other"), ("renaming", "db.other", "db.clone")]
