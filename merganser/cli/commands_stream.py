@@ -127,18 +127,19 @@ def tail(
         stream = followed.stream(start=start, follow=not once, where=where, gaps="mark")
         if not once:
             render.stderr().print(f"following '{table}' from '{start}'; Ctrl-C ends it", soft_wrap=True)
-        for changes in stream:
-            if isinstance(changes, Gap):
-                render.line(console, render.dim(f"snapshot {changes.snapshot} published no changes"))
-                continue
-            names = [name for name in changes.column_names if name != CHANGE_KIND.name]
-            for row in changes.slice(0, _SHOWN_ROWS).to_pylist():
-                kind = row[CHANGE_KIND.name]
-                text = "  ".join(f"{name}={render.cell(row[name])}" for name in names)
-                render.line(console, Text(f"{kind} {text}", style=colours[kind]))
-            left = changes.num_rows - _SHOWN_ROWS
-            if left > 0:
-                render.line(console, render.dim(f"   and {render.counted(left, 'more change')}"))
+        with stream:
+            for changes in stream:
+                if isinstance(changes, Gap):
+                    render.line(console, render.dim(f"snapshot {changes.snapshot} published no changes"))
+                    continue
+                names = [name for name in changes.column_names if name != CHANGE_KIND.name]
+                for row in changes.slice(0, _SHOWN_ROWS).to_pylist():
+                    kind = row[CHANGE_KIND.name]
+                    text = "  ".join(f"{name}={render.cell(row[name])}" for name in names)
+                    render.line(console, Text(f"{kind} {text}", style=colours[kind]))
+                left = changes.num_rows - _SHOWN_ROWS
+                if left > 0:
+                    render.line(console, render.dim(f"   and {render.counted(left, 'more change')}"))
 
 
 _stream = typer.Typer(

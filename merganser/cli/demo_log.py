@@ -268,12 +268,13 @@ def _follow(warehouse: str, until: int, told: Any) -> None:
     parts: list[pl.DataFrame] = []
     told.put("started")
     batch: Any
-    for batch in table.with_options({"continuous.discovery-interval": "10 s"}).stream():
-        at, newest = time.time(), pc.max(batch.column("at")).as_py()
-        told.put(Seen(at, newest))
-        parts.append(pl.DataFrame(pl.from_arrow(batch)).select(*COLUMNS))
-        if newest >= until:
-            break
+    with table.with_options({"continuous.discovery-interval": "10 s"}).stream() as stream:
+        for batch in stream:
+            at, newest = time.time(), pc.max(batch.column("at")).as_py()
+            told.put(Seen(at, newest))
+            parts.append(pl.DataFrame(pl.from_arrow(batch)).select(*COLUMNS))
+            if newest >= until:
+                break
     rows = pl.concat(parts).unique(KEY, keep="last", maintain_order=True)
     out = io.BytesIO()
     rows.write_ipc(out)

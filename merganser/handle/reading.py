@@ -147,7 +147,8 @@ class ReadVerbs(TableBase):
         """Return an iterator that follows the table: first a state, then what each snapshot publishes.
 
         Each plan that has rows is one Arrow table, with the kinds of the rows in `_row_kind`. Rows of the state are
-        "+I". See `changes` for what snapshots publish.
+        "+I". See `changes` for what snapshots publish. `close`, or the end of a `with` block, ends the iterator and its
+        client of the log, if the table has a log.
 
         Args:
             start: a start mode. "latest-full": the newest state, then changes. "latest": changes from now on.

@@ -102,9 +102,13 @@ class LogTail:
         self._flushed: list[FlushedRows] = []
         self._flushed_topic = uncommitted_topic(self._topic)
         self._flushed_from: int | None = None  # offset up to which they were sent before the reader began
-        self._assign()
-        if flushed_since_ms is not None:
-            self._assign_flushed(flushed_since_ms)
+        try:
+            self._assign()
+            if flushed_since_ms is not None:
+                self._assign_flushed(flushed_since_ms)
+        except BaseException:
+            self.close()
+            raise
 
     def _assign_flushed(self, since_ms: int) -> None:
         with told(self._table, "read the log"):

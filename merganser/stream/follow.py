@@ -11,6 +11,7 @@ Semantics: "start modes", "streaming".
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
@@ -154,9 +155,12 @@ class TableStream(Iterator[pa.Table | Gap]):
             # readers come to what the table has, so they are told what an overwrite removed
             exact = {r.STREAMING_READ_OVERWRITE.key: "true"}
             self._table = replace(self._table, options=self._table.options.merged(exact))
-        since_ms = None if shown is None else lambda: shown.since_ms(self._line.last)
+        line = self._line  # not this stream: it ends with its last reference, and so do its clients
+        since_ms = None if shown is None else lambda: shown.since_ms(line.last)
         complete = table.options.get(w.CHANGELOG_PRODUCER) != "none"  # without -U, sums of its readers would be wrong
         self._waiting = Waiting(table, env, listens=follow and plain, exact=complete, since_ms=since_ms)
+        self._running = threading.Lock()
+        self._is_closed = False
         self._kept: int | None = None
         self._kept_ms = 0
         if self._consumer is not None and self._initial is None:  # of a state that is half read nothing is kept
@@ -170,6 +174,26 @@ class TableStream(Iterator[pa.Table | Gap]):
     def __iter__(self) -> TableStream:
         return self
 
+    def __enter__(self) -> TableStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the stream and its client of the log, if the table has a log. `next` then raises StopIteration.
+
+        A consumer keeps its position, which counts the last plan as not done. If another thread is in `next`, the
+        stream ends when that returns: within a second while it waits for the log, or at its next look at the files.
+        """
+        self._is_closed = True
+        self._waiting.end()
+        if self._running.acquire(blocking=False):
+            try:
+                self._waiting.close()
+            finally:
+                self._running.release()
+
     def __next__(self) -> pa.Table | Gap:
         """Return the next plan that has rows; a gap after the rows of its snapshot, where gaps are marked.
 
@@ -180,6 +204,19 @@ class TableStream(Iterator[pa.Table | Gap]):
             NotFoundError: the table was dropped.
             FormatError: a file is damaged or missing.
         """
+        try:
+            with self._running:
+                return self._next_plan()
+        except BaseException:
+            self._waiting.close()  # a reader that goes on subscribes again
+            raise
+        finally:
+            if self._is_closed:  # by another thread
+                self.close()
+
+    def _next_plan(self) -> pa.Table | Gap:
+        if self._is_closed:
+            raise StopIteration
         if self._initial is not None:
             found = self._state(visible(self._table, self._initial))
             self._initial = None  # not before: a read that failed is repeated
@@ -228,7 +265,7 @@ class TableStream(Iterator[pa.Table | Gap]):
         interval_ms = self._table.options.get(r.CONTINUOUS_DISCOVERY_INTERVAL).total_seconds() * 1000
         delay = self._table.options.get(r.STREAMING_READ_SNAPSHOT_DELAY)
         delay_ms = 0 if delay is None else delay.total_seconds() * 1000
-        while True:
+        while not self._is_closed:
             if self._bounds.snapshot is not None and self._next > self._bounds.snapshot:
                 return None, None
             if self._waiting.looks:
@@ -246,6 +283,7 @@ class TableStream(Iterator[pa.Table | Gap]):
                 return logged.mark.shown(), logged
             if self._has_uncommitted:
                 return None, None
+        raise StopIteration
 
     @property
     def _has_uncommitted(self) -> bool:

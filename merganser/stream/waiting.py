@@ -15,6 +15,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from merganser.errors import MerganserError
@@ -67,6 +68,7 @@ class Waiting:
         self._subscription: _Subscription | None = None
         self._subscribes_at = 0.0
         self._looks_at = 0.0
+        self._is_ended = False
         self._has_warned = False
 
     @property
@@ -185,6 +187,8 @@ class Waiting:
                 return None
             if tail.has_flushed:
                 return None
+            if self._is_ended:
+                return None
             if not tail.poll(min(_POLL_S, left) if waits else 0.0) and (not waits or self._since_ms is not None):
                 return None  # rows may be late
 
@@ -199,10 +203,17 @@ class Waiting:
 
     def close(self) -> None:
         """Close the consumer. A reader that goes on subscribes again."""
-        tail, self._tail, self._subscription = self._tail, None, None
+        tail, self._tail = self._tail, None
+        subscription, self._subscription = self._subscription, None
         self._subscribes_at = self._env.seconds() + _RETRY_S
         if tail is not None:
             tail.close()
+        if subscription is not None:
+            subscription.drop()
+
+    def end(self) -> None:
+        """Let `wait` return soon. Another thread may be in it."""
+        self._is_ended = True
 
 
 class _Subscription:
@@ -210,15 +221,33 @@ class _Subscription:
 
     def __init__(self, table: TableDef, since_ms: int | None) -> None:
         self._found: queue.SimpleQueue[LogTail | Exception] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._is_dropped = False
         threading.Thread(target=self._make, args=(table, since_ms), daemon=True).start()
 
     def _make(self, table: TableDef, since_ms: int | None) -> None:
         from merganser.log.tail import LogTail  # noqa: PLC0415 - a client of Kafka, for tables with a log
 
+        found: LogTail | Exception
         try:
-            self._found.put(LogTail(table, since_ms))
+            found = LogTail(table, since_ms)
         except Exception as error:
-            self._found.put(error)
+            found = error
+        with self._lock:
+            if not self._is_dropped:
+                self._found.put(found)
+                return
+        if not isinstance(found, Exception):
+            found.close()
+
+    def drop(self) -> None:
+        """Close the reader, now or when it is made."""
+        with self._lock:
+            self._is_dropped = True
+        with suppress(queue.Empty):
+            found = self._found.get_nowait()
+            if not isinstance(found, Exception):
+                found.close()
 
     def tail(self, wait_s: float) -> LogTail | None:
         """Return the reader of the log. None if the broker has not answered after `wait_s` seconds.

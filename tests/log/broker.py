@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +34,15 @@ def running() -> Iterator[Broker]:
         raise UnavailableError(str(error)) from error
     with demo_broker.running(JARS) as broker:
         yield broker
+
+
+def client_threads() -> list[str]:
+    """Return the names of the threads of clients of Kafka in this process."""
+    names = []
+    for path in Path("/proc/self/task").glob("*/comm"):
+        with suppress(OSError):  # it has ended
+            names.append(path.read_text().strip())
+    return sorted(name for name in names if name.startswith("rdk:"))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,8 @@ from merganser.log import commit_log
 from merganser.log import kafka as log_kafka
 from merganser.log.mark import CONTROL_KEY, HEADER, Mark
 from merganser.log.tail import LogTail
-from tests.log.broker import Broker, running
+from merganser.stream.follow import TableStream
+from tests.log.broker import Broker, client_threads, running
 
 pytestmark = pytest.mark.broker
 _names = itertools.count()
@@ -104,13 +105,19 @@ def _following(table: mg.Table, **how: Any) -> Iterator[Callable[[], list[dict[s
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
-    until = time.monotonic() + 20
-    while stream._waiting.looks and time.monotonic() < until:  # it listens from then on
-        time.sleep(0.02)
+    _until_it_listens(stream)
     try:
         yield get
     finally:
         stop.set()
+        stream.close()
+        thread.join(20)
+
+
+def _until_it_listens(stream: TableStream) -> None:
+    until = time.monotonic() + 20
+    while stream._waiting.looks and time.monotonic() < until:
+        time.sleep(0.02)
 
 
 @dataclass
@@ -201,6 +208,55 @@ def test_a_stream_gets_rows_from_the_log_and_the_same_as_from_the_files(warehous
         table.delete("k = 1")
         assert get() == [_row("-D", 1, None)]
         assert not files.called
+
+
+@pytest.mark.parametrize("how", ["close", "with", "end", "error", "last reference"])
+def test_a_stream_that_ends_leaves_no_thread_of_its_client(warehouse: mg.Catalog, broker: Broker, how: str) -> None:
+    table = _table(warehouse, broker)
+    table.write([{"k": 1, "v": "a"}])
+    before = client_threads()
+    stream = table.stream(until=2 if how == "end" else None)
+    assert next(stream).to_pylist() == [_row("+I", 1, "a")]
+    writer = threading.Thread(target=lambda: (_until_it_listens(stream), table.write([{"k": 2, "v": "b"}])))
+    writer.start()
+    assert next(stream).to_pylist() == [_row("+I", 2, "b")]
+    writer.join()
+    assert len(client_threads()) > len(before)
+    if how == "close":
+        stream.close()
+        stream.close()
+    elif how == "with":
+        with stream as same:
+            assert same is stream
+    elif how == "error":
+        with patch.object(type(stream), "_awaited", side_effect=StorageError("no")), pytest.raises(StorageError):
+            next(stream)
+        assert client_threads() == before
+        table.write([{"k": 3, "v": "c"}])
+        assert next(stream).to_pylist() == [_row("+I", 3, "c")]
+        stream.close()
+    elif how == "last reference":
+        del stream, writer
+        assert client_threads() == before
+        return
+    assert list(stream) == []
+    assert client_threads() == before
+
+
+def test_another_thread_ends_a_stream_that_waits(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker).with_options({"continuous.discovery-interval": "600 s"})
+    table.write([{"k": 1, "v": "a"}])
+    before = client_threads()
+    stream = table.stream(start="latest")
+    got: list[Any] = []
+    waits = threading.Thread(target=lambda: got.extend(stream))
+    waits.start()
+    _until_it_listens(stream)
+    stream.close()
+    waits.join(5)
+    assert not waits.is_alive()
+    assert got == []
+    assert client_threads() == before
 
 
 def test_a_table_with_a_whole_changelog_has_all_kinds_in_its_log(warehouse: mg.Catalog, broker: Broker) -> None:
