@@ -97,6 +97,10 @@ class Catalog:
         def __getattr__(self, name: str) -> Any:
             raise no_method(self, name, OF_CATALOG)
 
+    def __dir__(self) -> list[str]:
+        """Return what completion and messages offer: what the docs explain."""
+        return sorted({*super().__dir__()} - {"creating", "env", "listeners"})
+
     # SQL
 
     def sql(self, text: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:

@@ -61,6 +61,8 @@ _WINDOW_ROWS: Final = 500_000
 """So many rows of the target are joined with the source at once."""
 _ROW: Final = internal_name("row")
 _INTEGERS: Final = (t.TinyInt, t.SmallInt, t.Int, t.BigInt)
+_OF_MODULES: Final = frozenset({"computed_from", "is_void", "names", "table", "with_source"})
+"""What other modules of merganser use of a merge, and no page explains."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -219,6 +221,10 @@ class Merge:
             if clause is None:
                 raise no_method(self, name, OF_MERGE)
             return clause
+
+    def __dir__(self) -> list[str]:
+        """Return what completion and messages offer: what the docs explain."""
+        return sorted({*super().__dir__()} - _OF_MODULES)
 
     def __repr__(self) -> str:
         named = {"matched": self._matched, "not matched": self._missing, "not matched by source": self._unmatched}

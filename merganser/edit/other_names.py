@@ -22,7 +22,12 @@ OF_MERGE: Final = {
     "whenNotMatchedBySource": (
         "when_not_matched_by_source_update(set, condition) or when_not_matched_by_source_delete(condition)"
     ),
+    "delete": "when_matched_delete(condition)",
+    "insert": "when_not_matched_insert(values, condition)",
+    "insertAll": "when_not_matched_insert()",
     "merge": "execute()",
+    "update": "when_matched_update(set, condition)",
+    "updateAll": "when_matched_update()",
     "withSchemaEvolution": "table.alter([merganser.changes.add_column(name, type)]) before the merge",
 }
 """What to write in place of methods of a merge in Delta and of `DataFrame.mergeInto`."""
@@ -51,6 +56,8 @@ OF_TABLE: Final = {
     "expireSnapshots": "expire()",
     "fastForward": "branches.fast_forward(name)",
     "filter": "read(where=...)",
+    "forName": "catalog.table(name)",
+    "forPath": "merganser.table(path)",
     "history": "snapshots()",
     "insert": "write(rows)",
     "insertInto": "write(rows)",
@@ -58,7 +65,9 @@ OF_TABLE: Final = {
     "limit": "read(limit=...)",
     "listBranches": "branches.list()",
     "listTags": "tags.list()",
+    "loadTable": "catalog.table(name)",
     "location": "path",
+    "mergeInto": "merge(source, on)",
     "optimize": "compact(full=True)",
     "overwrite": "write(rows, overwrite='dynamic'), or write(rows, overwrite={}) to replace the whole table",
     "properties": "options",
@@ -118,6 +127,7 @@ OF_CONSUMERS: Final = {
 }
 """What to write in place of other verbs for consumers."""
 OF_CATALOG: Final = {
+    "DeltaTable": "table(name)",
     "createNamespace": "create_database(name)",
     "dropNamespace": "drop_database(name)",
     "execute": "sql(text)",
@@ -144,6 +154,7 @@ OF_SPARK: Final = {
     "forName": "merganser.catalog(warehouse).table(name)",
     "forPath": "merganser.table(path)",
     "incremental": "changes(spark, table, start)",
+    "loadTable": "merganser.catalog(warehouse).table(name)",
     "mergeInto": "merge(spark, table, source, on)",
     "optimize": "compact(spark, table, full=True)",
     "readChangeFeed": "changes(spark, table, start)",
@@ -169,14 +180,14 @@ def no_method(instance: Any, name: str, known: Mapping[str, str]) -> AttributeEr
     """Return the error of a method that an object lacks, with the one to write.
 
     Args:
-        instance: the object.
+        instance: the object. Names that its `__dir__` leaves out are never suggested.
         name: of the method.
         known: what to write, by a name that other stores use; it counts in any case, with or without underscores.
     """
     kind = type(instance)
     if hasattr(kind, name):  # lost inside of a property
         return AttributeError(f"'{kind.__name__}' has no '{name}'.")
-    return no_name(f"'{kind.__name__}'", name, dir(kind), known)
+    return no_name(f"'{kind.__name__}'", name, dir(instance), known)
 
 
 def no_name(owner: str, name: str, own: Iterable[str], known: Mapping[str, str]) -> AttributeError:
