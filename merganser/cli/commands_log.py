@@ -10,20 +10,24 @@ from merganser.cli.arguments import Store, TableName, Warehouse
 
 
 def show(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
-    """Show the log of a table: where it is, what it keeps, and what it lacks."""
+    """Show the log of a table: where it is, what it keeps, and what it lacks.
+
+    If the broker does not answer, the command shows what the files say, and ends with an error.
+    """
     from merganser.cli.target import table_of
-    from merganser.log.status import log_state
+    from merganser.log.status import log_place, log_state
     from merganser.scan.rows import counted
 
     opened = table_of(table, warehouse, store)
+    place = log_place(opened.definition, opened.env)
+    print(f"topic      {place.topic}")
+    print(f"servers    {place.servers}")
+    print(f"mode       {place.mode}")
+    print(f"retention  {place.retention or 'as the broker says'}")
+    print(f"snapshot   {place.newest or 'none'}", flush=True)
     found = log_state(opened.definition, opened.env)
     records = sum(part.end - part.first for part in found.partitions)
-    print(f"topic      {found.topic}")
-    print(f"servers    {found.servers}")
-    print(f"mode       {found.mode}")
-    print(f"retention  {found.retention or 'as the broker says'}")
     print(f"offsets    {records:,} in {counted(len(found.partitions), 'partition')}")
-    print(f"snapshot   {found.newest or 'none'}")
     lacks = (
         f"{counted(found.lacks, 'snapshot')}; `merganser log repair {table}` sends them" if found.lacks else "nothing"
     )

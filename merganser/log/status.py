@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from merganser.commit.log import uncommitted_rows
 from merganser.errors import InvalidInputError
@@ -15,6 +16,9 @@ from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.storage.env import Env
+
+_ANSWER_S: Final = 3.0
+"""Maximum seconds that the broker may take to answer: a person waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +41,50 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """A log.
+    """What a broker says of a log.
+
+    Attributes:
+        partitions: in the order of their numbers.
+        lacks: how many snapshots publish something that the log does not show.
+    """
+
+    partitions: tuple[PartitionState, ...]
+    lacks: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """What the files of a table say of its log.
 
     Attributes:
         servers, topic: where it is.
         mode: "upsert" or "all".
         retention: how long it keeps records, as text; None: as the broker says.
-        partitions: in the order of their numbers.
         newest: the newest snapshot of the table; None: there is none.
-        lacks: how many snapshots publish something that the log does not show.
     """
 
     servers: str
     topic: str
     mode: str
     retention: str | None
-    partitions: tuple[PartitionState, ...]
     newest: int | None
-    lacks: int
+
+
+def log_place(table: TableDef, env: Env) -> LogPlace:
+    """Return what the files of a table say of its log. Asks no broker.
+
+    Raises:
+        InvalidInputError: the table has no log.
+    """
+    table = _logged(table, env, "show the log of")
+    snapshot = SnapshotStore(table.paths, env, table.name).latest()
+    return LogPlace(
+        str(table.options.get(w.KAFKA_BOOTSTRAP_SERVERS)),
+        topic_of(table),
+        mode_of(table),
+        table.options.get(w.LOG_RETENTION.key),
+        None if snapshot is None else snapshot.id,
+    )
 
 
 def log_state(table: TableDef, env: Env) -> LogState:
@@ -62,7 +92,7 @@ def log_state(table: TableDef, env: Env) -> LogState:
 
     Raises:
         InvalidInputError: the table has no log.
-        StorageError: the broker does not answer.
+        StorageError: the broker does not answer within `_ANSWER_S`.
     """
     table = _logged(table, env, "show the log of")
     topic = topic_of(table)
@@ -70,7 +100,7 @@ def log_state(table: TableDef, env: Env) -> LogState:
     offsets = (snapshot.log_offsets if snapshot is not None else None) or {}
     consumer = new_client(table, kafka.Consumer, {**client_settings(table), "group.id": f"merganser-{topic}"})
     try:
-        count = partition_count(table, consumer, topic)
+        count = partition_count(table, consumer, topic, _ANSWER_S)
         with told(table, "read the log"):
             marks = last_marks(table, topic, count)
             parts = []
@@ -82,15 +112,7 @@ def log_state(table: TableDef, env: Env) -> LogState:
                 )
     finally:
         consumer.close()
-    return LogState(
-        str(table.options.get(w.KAFKA_BOOTSTRAP_SERVERS)),
-        topic,
-        mode_of(table),
-        table.options.get(w.LOG_RETENTION.key),
-        tuple(parts),
-        None if snapshot is None else snapshot.id,
-        log_lacks(table, env),
-    )
+    return LogState(tuple(parts), log_lacks(table, env))
 
 
 def repair_log(table: TableDef, env: Env) -> int:

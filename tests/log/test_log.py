@@ -259,6 +259,25 @@ def test_another_thread_ends_a_stream_that_waits(warehouse: mg.Catalog, broker: 
     assert client_threads() == before
 
 
+def test_the_log_of_a_broker_that_does_not_answer_is_shown_from_the_files(
+    warehouse: mg.Catalog, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with running() as own:
+        table = _table(warehouse, own)
+        table.write([{"k": 1, "v": "a"}])
+        own.pause()
+        since = time.monotonic()
+        with pytest.raises(SystemExit) as ended:
+            main(["log", "show", table.path])
+        assert time.monotonic() - since < 6
+        own.resume()
+    said = capfd.readouterr()
+    assert ended.value.code == 1
+    assert table.options["kafka.topic"] in said.out
+    assert "snapshot   1" in said.out
+    assert "Kafka is asked at" in said.err
+
+
 def test_a_table_with_a_whole_changelog_has_all_kinds_in_its_log(warehouse: mg.Catalog, broker: Broker) -> None:
     table = _table(warehouse, broker, **{"changelog-producer": "per-record"})
     table.write([{"k": 1, "v": "a"}])
@@ -912,3 +931,33 @@ def test_a_table_that_counts_equal_rows_has_a_log(warehouse: mg.Catalog, broker:
         table.write([{"k": 1, "v": "a"}], kinds=["-D"])
         assert get() == [_row("-D", 1, "a")]
     assert {record["key"] for record in _records(table)} == {None}
+
+
+@pytest.mark.parametrize("after", [-1, 0, 1, 3])
+def test_a_start_from_a_time_gives_the_rows_that_it_gives_without_a_log(
+    warehouse: mg.Catalog, broker: Broker, after: int
+) -> None:
+    logged = _table(warehouse, broker)
+    plain = warehouse.create_table("db.plain", {"k": "INT", "v": "STRING"}, ["k"], options={"bucket": "2"})
+    for n in range(4):
+        for table in (logged, plain):
+            table.write([{"k": n % 2, "v": str(n)}])
+        time.sleep(0.005)
+    told = {
+        table.name: {
+            "scan.timestamp-millis": str(table.snapshots()[0].time_millis - 1 if after < 0 else _end(table, after))
+        }
+        for table in (logged, plain)
+    }
+    with _following(logged, start="from-timestamp", **told[logged.name]) as get:
+        for n in (4, 5):
+            for table in (logged, plain):
+                table.write([{"k": n, "v": str(n)}])
+        wanted = [plan.to_pylist() for plan in plain.stream("from-timestamp", follow=False, **told[plain.name])]
+        assert [get() for _ in wanted] == wanted
+        assert len(wanted) == 5 - after
+
+
+def _end(table: mg.Table, number: int) -> int:
+    """Return a time after the snapshot of that place and before the next."""
+    return table.snapshots()[number].time_millis + 1
