@@ -99,7 +99,7 @@ class Catalog:
 
     def __dir__(self) -> list[str]:
         """Return what completion and messages offer: what the docs explain."""
-        return sorted({*super().__dir__()} - {"creating", "env", "listeners"})
+        return sorted({*super().__dir__()} - {"creating", "listeners"})
 
     # SQL
 

@@ -187,7 +187,7 @@ def no_method(instance: Any, name: str, known: Mapping[str, str]) -> AttributeEr
     kind = type(instance)
     if hasattr(kind, name):  # lost inside of a property
         return AttributeError(f"'{kind.__name__}' has no '{name}'.")
-    return no_name(f"'{kind.__name__}'", name, dir(instance), known)
+    return no_name(f"'{kind.__name__}'", name, set(dir(kind)) & set(dir(instance)), known)
 
 
 def no_name(owner: str, name: str, own: Iterable[str], known: Mapping[str, str]) -> AttributeError:
