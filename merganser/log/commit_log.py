@@ -32,9 +32,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from merganser.commit.log import CommitLog, is_eventual
-from merganser.errors import ConflictError, StorageError
+from merganser.errors import ConflictError, InvalidInputError, StorageError
 from merganser.log.contents import FILES_ONLY, Contents, contents_of, is_files_only, mode_of
 from merganser.log.kafka import (
+    MESSAGE_MAX_BYTES,
     TIMEOUT_S,
     admin_of,
     client_settings,
@@ -62,6 +63,8 @@ from merganser.storage.env import Env
 
 _SEND_S: Final = 60.0
 """Maximum seconds of retries with new producers, and of the search for the last records."""
+_RECORD_BYTES_MAX: Final = 1_000_000
+"""Maximum bytes of a record that the client sends if no option says otherwise."""
 _ASK_S: Final = 5.0
 """Seconds since the last answer of the broker after which a write first checks that the broker answers."""
 _REST_S: Final = 10.0
@@ -94,6 +97,10 @@ def _commit_of(table: TableDef, env: Env) -> _Commit:
     return _Commit(table, env, log)
 
 
+class _TooLargeError(InvalidInputError):
+    """A record is larger than the client sends."""
+
+
 @dataclass
 class _Commit:
     """The log during one commit; see `CommitLog`."""
@@ -121,11 +128,12 @@ class _Commit:
         try:
             self.log.check_awake(self.table, self.env)
             offsets = self._with_a_producer(lambda: self.log.prepared(self.table, self.env, snapshot, previous))
-        except StorageError as error:
+        except (StorageError, _TooLargeError) as error:
             if not self._takes_files:
                 raise
             self._release()
-            self.log.rest(self.env)
+            if isinstance(error, StorageError):
+                self.log.rest(self.env)
             _log.warning("snapshot %d of '%s' is in the files alone: %s", snapshot.id, self.table.name, error.message)
             return replace(snapshot, properties={**(snapshot.properties or {}), FILES_ONLY: str(snapshot.id)})
         self._prepared = snapshot
@@ -213,6 +221,7 @@ class _TableLog:
         self.lock = threading.Lock()
         self._topic = topic
         self._producer: Any = None
+        self._settings: dict[str, Any] = {}  # of the producer, as far as options of the table say them
         self._through: Snapshot | None = None  # the log has the changes of all snapshots up to this one
         self._published = 0  # the newest snapshot with records in the log
         self._partitions = 0
@@ -276,9 +285,10 @@ class _TableLog:
 
     def _begin(self, table: TableDef, env: Env) -> None:
         """Start a producer if there is none, and find out which snapshot the log has."""
-        if self._producer is not None:
-            return
         settings = client_settings(table)
+        if self._producer is not None and settings == self._settings:
+            return
+        self.forget()
         producer = new_client(
             table,
             kafka.Producer,
@@ -301,7 +311,7 @@ class _TableLog:
             self._through = SnapshotStore(table.paths, env, table.name).latest()
         self._published = 0 if self._through is None else self._through.id
         # At last: a producer is one that knows what the log has. Else a begin that was interrupted sends all again.
-        self._producer, self._partitions, self._answered = producer, partitions, env.seconds()
+        self._producer, self._settings, self._partitions, self._answered = producer, settings, partitions, env.seconds()
 
     def _counted(self, table: TableDef, client: Any) -> int:
         """Return the number of partitions of the topic.
@@ -400,6 +410,20 @@ class _TableLog:
             try:
                 self._producer.produce(self._topic, value, key, part, headers=headers, **how)
                 return
+            except kafka.KafkaException as error:
+                if code_of(error) != kafka.KafkaError.MSG_SIZE_TOO_LARGE:
+                    raise
+                size = len(key or b"") + len(value or b"")
+                limit = int(self._settings.get("message.max.bytes", _RECORD_BYTES_MAX))
+                raise _TooLargeError(
+                    f"cannot write the log '{self._topic}': the record of a row has {size:,} bytes, and the client "
+                    f"sends up to {limit:,}. The key of the row is {(key or b'')[:100]!r}. Nothing was committed. Set "
+                    f"'{MESSAGE_MAX_BYTES}' of the table to more. Or set 'log.when-unavailable' = 'files-only': then "
+                    "commits with such rows are in the files alone.",
+                    topic=self._topic,
+                    size=size,
+                    limit=limit,
+                ) from error
             except BufferError:  # the broker is slower than we are
                 _serving(self._producer.poll, 0.1)
 

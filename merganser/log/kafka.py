@@ -7,6 +7,7 @@ https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md.
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
@@ -23,6 +24,8 @@ with suppress(ImportError):
     importlib.import_module("confluent_kafka.admin")
 
 _PREFIX: Final = "kafka."
+MESSAGE_MAX_BYTES: Final = "kafka.message.max.bytes"
+"""The option for the largest record. The topic of a table is told of it, too."""
 _OURS: Final = frozenset(["bootstrap.servers", "topic"])
 _DECIDED: Final = (
     "transactional.id", "enable.idempotence", "acks", "isolation.level", "group.id", "enable.auto.commit",
@@ -33,6 +36,8 @@ _CITED_MIN: Final = 4
 """Minimum length of the end of a secret that is hidden in a message."""
 TIMEOUT_S: Final = 10.0
 """Maximum seconds that the broker may take to answer a request for metadata."""
+
+_log = logging.getLogger("merganser.log.client")
 
 
 def topic_of(table: TableDef) -> str:
@@ -83,14 +88,26 @@ def check_client(table: TableDef) -> None:
     new_client(table, kafka.Consumer, {**settings, "group.id": "none"}).close()
 
 
-def new_client(table: TableDef, kind: Callable[[dict[str, Any]], Any], settings: dict[str, Any]) -> Any:
-    """Return a client.
+class _ClientLog:
+    """Logger of the clients.
+
+    What they say explains errors that merganser raises or logs itself, so it is no more than information. To them it is
+    an emergency that another process took over.
+    """
+
+    def log(self, level: int, text: str, *args: Any) -> None:
+        """Log a line."""
+        _log.log(min(level, logging.INFO), text, *args)
+
+
+def new_client(table: TableDef, kind: Callable[..., Any], settings: dict[str, Any]) -> Any:
+    """Return a client. Its lines go to the logger `merganser.log.client`.
 
     Raises:
         InvalidInputError: it does not take the settings; nothing was changed.
     """
     try:
-        return kind(settings)
+        return kind(settings, logger=_ClientLog())
     except (kafka.KafkaException, ValueError, TypeError) as error:
         raise InvalidInputError(
             f"the client of Kafka does not take the options 'kafka.*' of '{table.name}': {_said(table, error)}. "

@@ -21,6 +21,7 @@ from merganser.commit.log import is_eventual
 from merganser.errors import InvalidInputError, StorageError
 from merganser.log.contents import mode_of
 from merganser.log.kafka import (
+    MESSAGE_MAX_BYTES,
     TIMEOUT_S,
     admin_of,
     check_client,
@@ -196,6 +197,8 @@ def _settings(table: TableDef) -> dict[str, str]:
         # Kafka removes no records on request from a topic that is only compacted. With these it removes no others.
         found = found or {_RETENTION: "-1", "retention.bytes": "-1"}
         found["cleanup.policy"] = "compact,delete"
+    if (largest := table.options.get(MESSAGE_MAX_BYTES)) is not None:
+        found["max.message.bytes"] = str(largest)
     return found
 
 

@@ -156,7 +156,7 @@ class _Sender:
     """The client that sends the rows of one table in this process. Threads share it."""
 
     def __init__(self, table: TableDef, topic: str) -> None:
-        self._topic = topic
+        self._table, self._topic = table, topic
         self._failure: Any = None
         self._rests_until = 0.0
         self._settings = {
@@ -175,7 +175,7 @@ class _Sender:
         if time.monotonic() < self._rests_until:
             return
         if self._rests_until:  # a client that failed may have given up for good
-            self._rests_until, self._producer = 0.0, kafka.Producer(self._settings)
+            self._rests_until, self._producer = 0.0, new_client(self._table, kafka.Producer, self._settings)
         headers = [(HEADER, told.to_bytes())]
         try:
             for key, value in zip(keys, values, strict=True):

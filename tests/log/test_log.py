@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import queue
+import secrets
 import threading
 import time
 import traceback
@@ -259,6 +260,34 @@ def test_another_thread_ends_a_stream_that_waits(warehouse: mg.Catalog, broker: 
     assert client_threads() == before
 
 
+def test_an_option_of_the_client_holds_from_the_next_commit_on(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker)
+    table.write([{"k": 1, "v": "a"}])
+    table = table.alter([set_option("kafka.linger.ms", "1")])
+    with patch.object(commit_log, "new_client", wraps=commit_log.new_client) as made:
+        table.write([{"k": 1, "v": "b"}])
+        table.write([{"k": 1, "v": "c"}])
+    assert [each.args[1] for each in made.call_args_list].count(kafka.Producer) == 1
+
+
+def test_a_row_that_is_too_large_for_the_log_is_refused_or_stays_in_the_files(
+    warehouse: mg.Catalog, broker: Broker
+) -> None:
+    table = _table(warehouse, broker)
+    rows = [{"k": 1, "v": "a"}, {"k": 7, "v": secrets.token_hex(600_000)}, {"k": 3, "v": "c"}]
+    with pytest.raises(InvalidInputError, match=r"has 1,200,[0-9]{3} bytes.*up to 1,000,000.*Nothing was committed"):
+        table.write(rows)
+    assert not table.snapshots()
+    assert _records(table) == []
+    table = table.alter([set_option("log.when-unavailable", "files-only")])
+    table.write(rows)
+    assert len(table.read(columns=["k"]).to_pylist()) == 3
+    assert [record for record in _records(table) if record["key"]] == []
+    table = table.alter([set_option("kafka.message.max.bytes", "2000000")])
+    table.write(rows)
+    assert {record["snapshot"] for record in _records(table) if record["key"] == '{"k":7}'} == {2}
+
+
 def test_the_log_of_a_broker_that_does_not_answer_is_shown_from_the_files(
     warehouse: mg.Catalog, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -276,6 +305,19 @@ def test_the_log_of_a_broker_that_does_not_answer_is_shown_from_the_files(
     assert table.options["kafka.topic"] in said.out
     assert "snapshot   1" in said.out
     assert "Kafka is asked at" in said.err
+
+
+def test_lines_of_the_client_go_to_the_log_of_python(
+    warehouse: mg.Catalog, broker: Broker, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "merganser")
+    table = _table(warehouse, broker)
+    table.write([{"k": 1, "v": "a"}])
+    with patch.dict(commit_log._logs, clear=True):  # the other process: its producer fences the first one
+        table.write([{"k": 2, "v": "b"}])
+    table.write([{"k": 3, "v": "c"}])
+    assert "%" not in capfd.readouterr().err
+    assert [one for one in caplog.records if one.name == "merganser.log.client" and "fenced" in one.getMessage()]
 
 
 def test_a_table_with_a_whole_changelog_has_all_kinds_in_its_log(warehouse: mg.Catalog, broker: Broker) -> None:
