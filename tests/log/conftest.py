@@ -1,4 +1,4 @@
-"""One broker for the tests of a process."""
+"""One broker for the tests of this package."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def clients_end() -> Iterator[None]:
     gc.collect()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker() -> Iterator[Broker]:
-    """A broker that all tests share; each table has a topic of its own."""
+    """A broker that all tests share; each table has a topic of its own. It ends with them: it is never idle."""
     pytest.importorskip("confluent_kafka")
     try:
         with running() as started:
