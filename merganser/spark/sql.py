@@ -21,20 +21,19 @@ from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as s
 from sqlglot import exp
 
-from merganser.errors import InvalidInputError, MerganserError, NotFoundError
+from merganser.errors import InvalidInputError, NotFoundError
 from merganser.expr.setting import Setting
 from merganser.expr.text import Dialect, digits_of
 from merganser.handle.system_table import TableView
 from merganser.handle.table import Table
 from merganser.handle.writing import write_computed
 from merganser.meta.snapshot import Snapshot
-from merganser.options.registry import did_you_mean
 from merganser.scan.changes import Changes
 from merganser.scan.plan import Plan
 from merganser.scan.scan import Scan
@@ -43,6 +42,7 @@ from merganser.schema.spark_json import fields_from_spark_json, spark_json_from_
 from merganser.spark.access import our_errors
 from merganser.spark.compaction import compact, rescale
 from merganser.spark.editing import delete, update
+from merganser.spark.fitting import fitted
 from merganser.spark.merging import merge
 from merganser.spark.names import CASE, ZONE, is_exact
 from merganser.spark.scan import query_frame
@@ -51,6 +51,7 @@ from merganser.spark.splits import rows_of
 from merganser.spark.stream_sink import write_stream
 from merganser.spark.stream_source import read_stream
 from merganser.spark.types import TIME_AS, arrow_schema_of, frame_of_arrow, spark_batches, spark_schema
+from merganser.spark.words import spark_words
 from merganser.sql import rows as inserts
 from merganser.sql.engine import Assigned, Relation, check_stored
 from merganser.sql.lineage import Use, alias_of, table_nodes, uses
@@ -68,7 +69,6 @@ _LOCAL_ROWS: Final = 50_000
 _FLINK: Final = re.compile(r"\b(?:array|map)\s*\[|\brow\s*\(|\btimestamp(?:_ntz|_ltz)?\s*\(", re.IGNORECASE)
 _FORMATS: Final = ("parquet", "orc", "csv", "json", "text", "avro", "delta", "binaryfile", "merganser")
 """First parts of names such as parquet.`/path`, which are Spark's."""
-_UNKNOWN_TABLE: Final = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "UNRESOLVABLE_TABLE_VALUED_FUNCTION")
 _TIME: Final = "spark.sql.timeType.enabled"
 _VIEW: Final = "merganser_view_"
 
@@ -139,7 +139,7 @@ class SparkState(State):
         theirs = ZONE if key in ("time.zone", "table.local-time-zone", TIME_ZONE, ZONE) else key
         if theirs.startswith("spark.sql."):
             before = self.spark.conf.get(theirs, None)
-            with _spark_words(f"cannot set '{key}'"):
+            with spark_words(f"cannot set '{key}'"):
                 self.spark.conf.set(theirs, value)
             self._before.setdefault(theirs, before)
         super().set(key, value)
@@ -236,7 +236,7 @@ class OnSpark:
             local = local and few
         texts = _texts(tree, [reference.node for reference in references])
         known = [name for each in references for name in fields_of(each.handle, each.travel)]
-        with _spark_words("cannot run the query", [column.name for column in known]):
+        with spark_words("cannot run the query", [column.name for column in known]):
             frame = self._run(texts, frames)
             schema = frame.schema
         return Relation(schema.names, _Types(schema), _Rows(frame, local), sources)
@@ -317,6 +317,11 @@ class OnSpark:
             rows = rows.schema.empty_table()
         return self._spark.createDataFrame(rows, schema)
 
+    def compute(self, relation: Relation) -> None:
+        """Compute the rows of a query."""
+        with spark_words("cannot run the query"), our_errors(self._spark):
+            relation.rows.frame.toArrow()
+
     def result(self, state: State, relation: Relation) -> DataFrame:
         """Return the DataFrame."""
         frame: DataFrame = relation.rows.frame
@@ -350,18 +355,20 @@ class OnSpark:
                 item = f.lit(column.value).cast(kind)
             else:
                 _check_stored(relation, column.source, column.field)
-                item = _truncated(f.col(f"c{column.source}").cast(_without_float(kind)), column.field.type)
+                given = relation.rows.frame.schema.fields[column.source].dataType
+                item = fitted(f.col(f"c{column.source}"), given, _without_float(kind), column.field.name)
+                item = _truncated(item, column.field.type)
                 if column.inside:
                     item = _inside(item, f.lit(column.value).cast(kind), column)
             made.append(item.alias(column.field.name))
-        with _spark_words("cannot write the rows"):
+        with spark_words("cannot write the rows"):
             frame = frame.select(*made)
             frame.schema  # noqa: B018 - Connect checks now, not later
         return _Rows(frame, rows.local)
 
     def write(self, table: Table, rows: _Rows, sources: Sources, **how: Any) -> tuple[Snapshot | None, int | None]:
         """Write rows as one commit; few of them without tasks."""
-        with _spark_words(f"cannot write to '{table.name}'"):
+        with spark_words(f"cannot write to '{table.name}'"):
             if not rows.local:
                 return write_rows_of_query(rows.frame, table, sources.reads(), **how), None
             with our_errors(self._spark):
@@ -382,7 +389,7 @@ class OnSpark:
         columns = inserts.insert_columns(state, table, statement, relation)
         rows = self.assigned(state, relation, columns)
         given = [column.field.name for column in columns]
-        with _spark_words(f"cannot write to '{table.name}'"):
+        with spark_words(f"cannot write to '{table.name}'"):
             write_stream(
                 rows.frame, table, checkpoint, columns=None if len(given) == len(table.schema.fields) else given
             )
@@ -404,7 +411,7 @@ class OnSpark:
         """Return a merge of the rows of a query."""
         rows: _Rows = source.rows
         if rows.local and _is_few(table):
-            with _spark_words(f"cannot merge into '{table.name}'"), our_errors(self._spark):
+            with spark_words(f"cannot merge into '{table.name}'"), our_errors(self._spark):
                 found = rows.frame.toArrow()
             made = table.merge(found, on, timezone=state.zone, alias=alias)
         else:
@@ -654,41 +661,3 @@ def _check_stored(relation: Relation, i: int, column: t.Field) -> None:
         raise InvalidInputError(
             f"cannot write column '{column.name}': {str(error).rstrip('.')}. Nothing was written.", column=column.name
         ) from error
-
-
-@contextmanager
-def _spark_words(what: str, columns: Sequence[str] = ()) -> Iterator[None]:
-    """Raise merganser's errors with the words of Spark.
-
-    Args:
-        columns: names of columns that a query may have meant; Spark knows only those that it was given.
-    """
-    try:
-        yield
-    except MerganserError:
-        raise
-    except PySparkException as error:
-        condition = _ask(error, "getCondition", "getErrorClass")
-        if condition is None and not isinstance(error, AnalysisException):
-            raise
-        words = _words(str(error))
-        if condition is not None and condition.startswith("UNRESOLVED_COLUMN") and columns:
-            name = ((_ask(error, "getMessageParameters") or {}).get("objectName") or "").split(".")[-1].strip("`")
-            words = f"{words.partition(' Did you mean')[0]} {did_you_mean(name, sorted(set(columns)))}"
-        kind = NotFoundError if condition in _UNKNOWN_TABLE else InvalidInputError
-        raise kind(f"{what}: {words}") from error
-
-
-def _ask(error: PySparkException, *names: str) -> Any:
-    """Return what the first of some methods gives, of those that this version of Spark has."""
-    for name in names:
-        if hasattr(error, name):
-            return getattr(error, name)()
-    return None
-
-
-def _words(text: str) -> str:
-    """Return what Spark says, without its plan and where in its text."""
-    text = re.split(r"\n?== SQL|;\s*\n|\n\s*\n|\nJVM stacktrace", text)[0]
-    text = re.sub(r"\s*SQLSTATE: \w+|; line \d+ pos \d+|\s*\(line \d+, pos \d+\)", "", text)
-    return re.sub(r"^\[[\w.]+\]\s*", "", text.strip()).replace("\n", " ").rstrip("; ")

@@ -25,6 +25,7 @@ from merganser.sql.literals import default_text, spelled_spec, value_of
 from merganser.sql.result import Result
 from merganser.sql.rows import insert_into
 from merganser.sql.state import State, no_database
+from merganser.sql.unwritten import unwritten
 
 _COMMENT: Final = "comment"
 _TRACKING: Final = "change-tracking"
@@ -137,6 +138,7 @@ def _exists(state: State, full: str) -> bool:
     return True
 
 
+@unwritten("Nothing was created.")
 def _create_as(state: State, engine: Engine, full: str, statement: s.CreateTable, options: dict[str, str]) -> Result:
     if _exists(state, full):
         if statement.if_not_exists:

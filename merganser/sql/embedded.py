@@ -67,6 +67,10 @@ class Embedded:
         reader = run(bound, limits, running=self._running)
         return Relation(bound.names, bound.types, reader, sources)
 
+    def compute(self, relation: Relation) -> None:
+        for _ in relation.rows:
+            pass
+
     def result(self, state: State, relation: Relation) -> pa.Table:
         limit = state.options.get(MAX_ROWS)
         if limit is None:

@@ -98,6 +98,9 @@ class Engine(Protocol):
             into: the table that they change; None: none.
         """
 
+    def compute(self, relation: Relation) -> None:
+        """Compute the rows of a relation, for the error that one of them raises."""
+
     def result(self, state: State, relation: Relation) -> Any:
         """Return a relation as the user gets it."""
 

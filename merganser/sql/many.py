@@ -24,12 +24,14 @@ from merganser.sql.result import Result
 from merganser.sql.rows import insert, insert_columns, with_session, without_defaults
 from merganser.sql.sources import Sources
 from merganser.sql.state import State
+from merganser.sql.unwritten import rows_of_values, unwritten
 
 _ROWS: Final = "/parameters"
 """Name of the rows of parameters in the query. No table has it: names have no slash."""
 _NUMBERS: Final = (int, float, Decimal, np.integer, np.floating)
 
 
+@unwritten()
 def insert_many(state: State, engine: Embedded, text: str, given: Sequence[Mapping[str, Any]]) -> Result | None:
     """Run `INSERT INTO t VALUES (:a, :b)` for all rows of parameters as one commit.
 
@@ -90,14 +92,8 @@ def _values(statement: s.Insert) -> list[exp.Expression] | None:
     """Return the expressions of one row of VALUES; None for another query, and for expressions with a query inside."""
     if statement.by_name or any(value is not None for value in statement.partition.values()):
         return None
-    from_ = statement.query.args.get("from_")
-    source = None if from_ is None else from_.this
-    if not isinstance(source, exp.Values) or len(source.expressions) != 1 or source.find(exp.Query) is not None:
-        return None
-    if statement.query != exp.select("*").from_(source.copy()):
-        return None
-    row = source.expressions[0]
-    return list(row.expressions) if isinstance(row, exp.Tuple) else [row]
+    rows = rows_of_values(statement.query)
+    return None if rows is None or len(rows) != 1 else list(rows[0])
 
 
 def _array(given: Sequence[Mapping[str, Any]], name: str, target: DataType | None, what: str) -> pa.Array | None:

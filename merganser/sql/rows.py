@@ -24,6 +24,7 @@ from merganser.sql.literals import spelled_spec, value_of
 from merganser.sql.result import Result, rows_of
 from merganser.sql.state import State
 from merganser.sql.trees import TEXT
+from merganser.sql.unwritten import at_value, unwritten
 
 _NEW: Final = "_new_"
 _NESTED: Final = ("array", "map", "named_struct", "struct")
@@ -73,10 +74,24 @@ def _insert(state: State, engine: Engine, statement: s.Insert) -> Result:
     if state.streaming:
         return engine.insert_stream(state, table, statement)
 
+    def compute(tree: exp.Expression) -> Sequence[t.DataType]:
+        relation = engine.query(state, with_session(state, without_defaults(tree)), table)
+        engine.compute(relation)
+        return relation.types
+
     def run() -> Result:
-        return insert(state, engine, table, statement, insert_query(state, engine, statement, table))
+        try:
+            return insert(state, engine, table, statement, insert_query(state, engine, statement, table))
+        except InvalidInputError as error:
+            raise at_value(error, statement.query, _asked(table, statement), compute) from error
 
     return _serial(table, run, WRITTEN)
+
+
+def _asked(table: Table, statement: s.Insert) -> list[str]:
+    """Return the columns that an INSERT names, or that stand for those that are not named."""
+    fixed = {name.lower() for name in statement.partition}
+    return list(statement.columns or [f.name for f in table.schema.fields if f.name.lower() not in fixed])
 
 
 def _serial(table: Table, run: Callable[[], Result], lost: frozenset[Overtaken]) -> Result:
@@ -191,7 +206,8 @@ def _columns(table: Table, statement: s.Insert, relation: Relation, static: Mapp
         real = name if name in fields else folded.get(name.lower())
         if real is None:
             raise InvalidInputError(
-                f"{what}: it has no column '{name}'. {did_you_mean(name, list(fields))}", column=name
+                f"{what}: it has no column '{name}'. Nothing was written. {did_you_mean(name, list(fields))}",
+                column=name,
             )
         if any(real == column.field.name for column in (*found, *fixed)):
             raise InvalidInputError(f"{what}: column '{real}' is named twice.", column=real)
@@ -506,5 +522,6 @@ def _explain(state: State, engine: Engine, statement: s.Explain) -> Result:
 
 
 RUNS: Final[dict[type[s.Statement], Callable[..., Result]]] = {
-    s.Query: _query, s.Insert: _insert, s.Delete: _delete, s.Update: _update, s.Merge: _merge, s.Explain: _explain,
+    s.Query: _query, s.Insert: unwritten()(_insert), s.Delete: unwritten()(_delete), s.Update: unwritten()(_update),
+    s.Merge: unwritten()(_merge), s.Explain: _explain,
 }  # fmt: skip

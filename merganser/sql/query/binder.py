@@ -13,6 +13,7 @@ from merganser.errors import InvalidInputError, MerganserError, UnsupportedError
 from merganser.expr.setting import Setting
 from merganser.expr.text import parse_predicate
 from merganser.expr.tree import Null
+from merganser.scan.rows import counted
 from merganser.schema import types as t
 from merganser.sql.dialect import Queries
 from merganser.sql.places import placed
@@ -661,7 +662,9 @@ class _Binder:
         width = len(rows[0])
         for number, row in enumerate(rows, 1):
             if len(row) != width:
-                raise InvalidInputError(f"row {number} of VALUES has {len(row)} values, and the first one has {width}.")
+                raise InvalidInputError(
+                    f"row {number} of VALUES has {counted(len(row), 'value')}, and the first one has {width}."
+                )
         kinds = [common([row[i] for row in rows], "list in VALUES") for i in range(width)]
         made = ", ".join(
             "("

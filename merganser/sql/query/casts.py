@@ -259,7 +259,7 @@ def _widens(given: t.DataType, kind: t.DataType) -> bool:
 
 def _from_text(x: str, kind: t.DataType, target: str, tries: bool) -> str:
     def checked(test: str, made: str) -> str:
-        otherwise = "NULL" if tries else f"_bad({x}, '{target}')"
+        otherwise = "NULL" if tries else f"_bad({x}, '{kind}')"
         return f"CASE WHEN {x} IS NULL THEN NULL WHEN {test} THEN {made} ELSE {otherwise} END"
 
     name = "TRY_CAST" if tries else "CAST"
