@@ -74,5 +74,5 @@ def _may_overflow(given: s.DataType, wanted: s.DataType) -> bool:
     digits = given.precision - given.scale if isinstance(given, s.DecimalType) else _WHOLE.get(type(given), 39)
     if isinstance(wanted, s.DecimalType):
         rounds = isinstance(given, s.DecimalType) and given.scale > wanted.scale
-        return digits + rounds > wanted.precision - wanted.scale
+        return bool(digits + rounds > wanted.precision - wanted.scale)
     return isinstance(given, s.DecimalType) or digits > _WHOLE[type(wanted)]
