@@ -309,7 +309,8 @@ def found_files(
         found = [(entry.path, entry.size) for entry in itertools.chain.from_iterable(below)]
         if not found:
             raise NotFoundError(
-                f"{what}: no file with bytes lies in it or in a directory below. Check the path.", pattern=pattern
+                f"{what}: no file lies in it or in a directory below, but for hidden ones. Check the path.",
+                pattern=pattern,
             )
     if not found:
         where = f" (working directory '{os.getcwd()}')" if local else ""

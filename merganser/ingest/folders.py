@@ -94,7 +94,7 @@ def known_format(path: str) -> str | None:
 def entries_below(
     storage: Storage, root: str, *, fetch: Fetch, null: str, what: str, through: bool
 ) -> list[FolderEntry]:
-    """Return the files with bytes of a directory and of the directories below it, ordered by path.
+    """Return the files of a directory and of the directories below it, ordered by path; some may have zero bytes.
 
     Args:
         storage: where the directory lives.
@@ -118,8 +118,7 @@ def entries_below(
                 if not is_shown(entry.name):
                     continue
                 if not entry.is_directory:
-                    if entry.size:
-                        found.append(FolderEntry(path, entry.size, entry.modified_ms, partition))
+                    found.append(FolderEntry(path, entry.size, entry.modified_ms, partition))
                     continue
                 more = partition_of(entry.name, null)
                 if more is not None:

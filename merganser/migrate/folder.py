@@ -66,7 +66,8 @@ def folder_of(storage: Storage, env: Env, root: str, *, form: str | None, null: 
             f"{what}: format is {form!r:.100}. It is {', '.join(map(repr, FORMATS))}. Nothing was changed. Rows of "
             "other files are written with table.load(...)."
         )
-    entries = entries_below(storage, root, fetch=env.fetch, null=null, what=what, through=True)
+    below = entries_below(storage, root, fetch=env.fetch, null=null, what=what, through=True)
+    entries = [one for one in below if one.size]
     if not entries:
         raise NotFoundError(
             f"{what}: there are no data files in it; hidden files and files of zero bytes are none. Check the path.",

@@ -130,7 +130,7 @@ def test_what_directories_say_must_fit_and_be_said_by_all(tmp_path: Path) -> Non
     (tmp_path / "_delta_log").mkdir()
     with pytest.raises(UnsupportedError, match="is a table of Delta Lake"):
         table.load(tmp_path)
-    with pytest.raises(NotFoundError, match="no file with bytes lies in it"):
+    with pytest.raises(NotFoundError, match="no file lies in it"):
         table.load(tmp_path / "_delta_log")
     assert table.read().count() == 3
 
@@ -219,6 +219,14 @@ def test_files_of_zero_bytes_alone_commit_nothing(tmp_path: Path) -> None:
     for name in ("a.parquet", "b.csv", "c.orc"):
         (tmp_path / name).touch()
     assert table.load(f"{tmp_path}/*") is None
+    assert table.load(tmp_path) is None
+    below = tmp_path / "below" / "day=1"
+    below.mkdir(parents=True)
+    (below / "_SUCCESS").touch()
+    with pytest.raises(NotFoundError, match="no file lies in it"):
+        table.load(tmp_path / "below")
+    (below / "a.csv").touch()
+    assert table.load(tmp_path / "below") is None
     with pytest.raises(InvalidInputError, match="'format' is 'xlsx'"):
         table.load(f"{tmp_path}/*", options={"format": "xlsx"})
 
