@@ -45,7 +45,8 @@ class Erasure:
         everywhere: whether snapshots, tags, changelogs and consumers that held rows were to end.
         erased_by: the commit user.
         started, finished: when, in UTC.
-        snapshot: the newest snapshot of the table when it was verified; None: the table has none.
+        snapshot: the newest snapshot of the table when it was verified; None: the table has none. Readers that have
+            read it know of the deletion, and a later call with `everywhere` ends nothing that they need.
         rows: rows of the newest state that were deleted, in all branches; None: files were dropped unread.
         versions: stored rows of all kinds in the live files that others replaced: files that were written again
             without them, and those that a compaction of this call replaced, so that streams are told of the deletion.
@@ -105,6 +106,9 @@ class Erasure:
         if self.held:
             lines.append(f"still held {_listed(self.held)}")
             lines += [f"           {advice}" for advice in dict.fromkeys(one.advice for one in self.held if one.advice)]
+            if self.snapshot is not None and not self.everywhere:
+                spared = f"those that have read snapshot {self.snapshot}"
+                lines.append(f"readers    erase(..., everywhere=True) spares {spared}")
         else:
             lines.append("complete   no file of the table holds an erased row")
         return "\n".join(lines)

@@ -82,13 +82,13 @@ class EditVerbs(TableBase):
         writers add after the deletion stay.
 
         A call that was interrupted is repeated, and finishes the work. So is one after which something still holds
-        rows: a call with `everywhere` after streams have read the deletion ends what still holds them.
+        rows: a call with `everywhere` after streams have read `report.snapshot` ends what still holds them.
 
         Args:
             where: the rows to erase; see `delete`.
             everywhere: also erase the rows in branches, and end all snapshots, tags, long-lived changelogs and
-                consumers that hold rows. A stream that has not read the deletion then gets an ExpiredError. False:
-                the report says what holds rows.
+                consumers that hold rows. A stream that has not read past them then gets an ExpiredError. False: the
+                report says what holds rows.
             commit_user: the name of the committer, for the report; None: a new random name.
             timezone: the time zone of texts in `where`; see `read`.
 

@@ -28,6 +28,7 @@ from merganser.lsm.section import SectionReader
 from merganser.lsm.unmarked import unmarked_schemas
 from merganser.merge.keys import sorted_positions
 from merganser.meta.data_file import DataFile
+from merganser.meta.erased import erasure_of
 from merganser.meta.followed import as_of, check_key, columns_of
 from merganser.meta.kept import has_expired
 from merganser.meta.layout import bucket_number, bucket_numbers, parted, spread
@@ -419,10 +420,17 @@ class Lookup:
         raise AssertionError("the last attempt returns or raises")
 
     def _expired(self, snapshot: Snapshot, advice: str) -> ExpiredError:
+        erasure = erasure_of(self._table.paths, self._env, snapshot.id)
+        why, longer = f"{erasure} ended snapshot {snapshot.id}", ""
+        if erasure is None:
+            why = f"snapshot {snapshot.id} has expired"
+            longer = (
+                ", or raise 'snapshot.time-retained' or 'snapshot.num-retained.min', so that snapshots are kept for as "
+                "long as lookups need them"
+            )
         return ExpiredError(
-            f"cannot look up in '{self._table.name}': snapshot {snapshot.id} has expired, and files that may hold keys "
-            f"have been removed with it. {advice}, or raise 'snapshot.time-retained' or 'snapshot.num-retained.min', "
-            "so that snapshots are kept for as long as lookups need them.",
+            f"cannot look up in '{self._table.name}': {why}, and files that may hold keys have been removed with it. "
+            f"{advice}{longer}.",
             table=self._table.name,
             snapshot=snapshot.id,
         )

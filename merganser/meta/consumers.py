@@ -98,7 +98,7 @@ class ConsumerStore:
             drop = f"consumers.drop('{consumer_id}')"
             raise ExpiredError(
                 f"cannot follow '{self.table_name}' as consumer '{consumer_id}': {ended} ended the consumer, which had "
-                f"not read snapshot {ended.snapshot}, so it was never told which rows are gone. Nothing was handed "
+                f"not read snapshot {ended.snapshot}, so it may not know which rows are gone. Nothing was handed "
                 f"over. Empty what this reader writes and call {drop}: the reader then begins again where its options "
                 f"say. To do without the changes that it missed, call consumers.set('{consumer_id}', next_snapshot=n).",
                 table=self.table_name,

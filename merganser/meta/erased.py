@@ -19,7 +19,7 @@ from merganser.storage.paths import TablePaths
 
 KINDER_ERASURE: Final = (
     "An erasure spares readers if erase is first called without everywhere, and again with it once they have read the "
-    "deletion."
+    "snapshot that its report names."
 )
 
 

@@ -32,6 +32,7 @@ from merganser.errors import (
     SnapshotExistsError,
 )
 from merganser.meta.create_once import create_once
+from merganser.meta.erased import erasure_of
 from merganser.meta.snapshot import Snapshot, same_snapshot, snapshot_from_json
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
@@ -129,10 +130,14 @@ class SnapshotStore:
                 snapshot=snapshot_id,
             )
         if snapshot_id < earliest:
+            erasure = erasure_of(self.paths, self.env, snapshot_id)
+            why, longer = f"{erasure} ended it", ""
+            if erasure is None:
+                why = f"snapshots before {earliest} have expired"
+                longer = ", and raise 'snapshot.time-retained' to keep more from now on"
             raise ExpiredError(
-                f"cannot read snapshot {snapshot_id} of '{self.table_name}': snapshots before {earliest} have expired. "
-                f"Read {earliest} or a later one, or a tag, and raise 'snapshot.time-retained' to keep more from now "
-                "on.",
+                f"cannot read snapshot {snapshot_id} of '{self.table_name}': {why}. Read {earliest} or a later one, "
+                f"or a tag{longer}.",
                 table=self.table_name,
                 snapshot=snapshot_id,
             )

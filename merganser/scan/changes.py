@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -121,6 +122,20 @@ class Changes(Rows):
             if (found := store.get(number) or changelogs.get(number)) is not None
         )
 
+    @contextmanager
+    def unless_expired(self, snapshot: Snapshot | None) -> Iterator[None]:
+        """Say that snapshots have expired, where that is why one of their files is missing.
+
+        Args:
+            snapshot: that of the plan.
+
+        Raises:
+            ExpiredError: they were removed while they were read.
+        """
+        where = None if self.what in WHOLE_CHANGES else self.where
+        with unless_gone(self.table, self.env, self.source, where, snapshot):
+            yield
+
     def explain(self) -> str:
         """Return what would be read."""
         return explained(self.table.name, self.plan())
@@ -129,7 +144,7 @@ class Changes(Rows):
         return f"Changes({self.table.name!r}, {self.source!r})"
 
     def _read(self, plan: Plan, split: AnySplit) -> Iterator[pa.Table]:
-        with unless_gone(self.table, self.env, self.source):
+        with self.unless_expired(plan.snapshot):
             for rows in read_split(plan.job, split, self.env.storage):
                 yield with_schema(rows, self.schema)
 

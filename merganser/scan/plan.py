@@ -55,7 +55,8 @@ class Plan:
     """The plan of a scan.
 
     Attributes:
-        snapshot: the snapshot that is read; None of an empty table, and of changes.
+        snapshot: the snapshot that is read, or the later one of two that are compared; None of an empty table, and of
+            what snapshots published.
         job: what every worker must know.
         splits: the portions.
         counts: files left after each step of pruning, by step, for `explain`.

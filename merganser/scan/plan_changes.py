@@ -20,11 +20,12 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError, UntrackedError
+from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError
 from merganser.expr.predicate import Predicate
 from merganser.files.read import FileToRead, is_small
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.data_file import ADD, ManifestEntry
+from merganser.meta.erased import erasure_of
 from merganser.meta.followed import check_key, columns_of
 from merganser.meta.kept import is_kept
 from merganser.meta.live_files import BucketId
@@ -90,7 +91,7 @@ def plan_changes(
 def _planned(table: TableDef, env: Env, source: Increment, job: ReadJob, *, whole: bool) -> Plan:
     if source == NOTHING_CHANGED:
         return Plan(None, job, (), notes=(("snapshots", "none: the range is empty"),))
-    with unless_gone(table, env, source):
+    with unless_gone(table, env, source, job.where):
         if isinstance(source, Difference):
             return _differing(table, env, source, job)
         if source.mode == "diff":
@@ -100,12 +101,18 @@ def _planned(table: TableDef, env: Env, source: Increment, job: ReadJob, *, whol
 
 def _differing(table: TableDef, env: Env, source: Difference, job: ReadJob) -> Plan:
     plan = plan_diff(table, env, source, job)
-    return replace(plan, groups=(plan.splits,) if are_ordered(table, plan.splits) else ())
+    return replace(plan, snapshot=source.after, groups=(plan.splits,) if are_ordered(table, plan.splits) else ())
 
 
 @contextmanager
-def unless_gone(table: TableDef, env: Env, source: Increment) -> Iterator[None]:
+def unless_gone(
+    table: TableDef, env: Env, source: Increment, where: Predicate | None, planned: Snapshot | None = None
+) -> Iterator[None]:
     """Say that snapshots have expired, where that is why one of their files is missing.
+
+    Args:
+        where: the filter of the read.
+        planned: the later one of two states that are compared, as the plan fixed it; None: the source says it.
 
     Raises:
         ExpiredError: they were removed while they were read.
@@ -114,7 +121,7 @@ def unless_gone(table: TableDef, env: Env, source: Increment) -> Iterator[None]:
         yield
     except FormatError as error:
         if isinstance(error.__cause__, NotFoundError):
-            _check_kept(table, env, source)
+            _check_kept(table, env, source, where, planned)
         raise
 
 
@@ -134,30 +141,44 @@ def explained(name: str, plan: Plan) -> str:
     )
 
 
-def _check_kept(table: TableDef, env: Env, source: Increment) -> None:
+def _check_kept(
+    table: TableDef, env: Env, source: Increment, where: Predicate | None, planned: Snapshot | None
+) -> None:
     if isinstance(source, Difference) or source.mode == "diff":
         ends = source if isinstance(source, Difference) else _difference(table, env, source)
-        for snapshot in (ends.before, ends.after):
+        for snapshot in (ends.before, planned or ends.after):
             if snapshot is not None and not is_kept(table, env, snapshot):
-                raise _not_kept(table, snapshot.id)
+                raise _not_kept(table, env, snapshot.id)
         return
     changelog = from_changelog(table, source)
     snapshots, _ = _snapshots(table, env, source, changelog=changelog)
     for snapshot in snapshots:
         if changelog and is_replaced(table, snapshot) and why_unknown(table, env, snapshot):
-            raise _unknown(table, env, snapshot, None)
+            _refuse_gap(table, env, snapshot, where)
 
 
-def _unknown(table: TableDef, env: Env, snapshot: Snapshot, where: Predicate | None) -> UntrackedError:
-    """Return the error that a snapshot is a gap."""
+def _refuse_gap(table: TableDef, env: Env, snapshot: Snapshot, where: Predicate | None) -> None:
+    """Refuse an overwrite that is a gap, unless the filter leaves out its partitions.
+
+    Raises:
+        UntrackedError: names the partitions.
+    """
     partitions = gap_of(table, env, snapshot, where, changelog=True)
-    return refusal(table, env, f"cannot read the changes of '{table.name}'", snapshot, partitions, following=False)
+    if partitions != frozenset():
+        action = f"cannot read the changes of '{table.name}'"
+        raise refusal(table, env, action, snapshot, partitions, following=False)
 
 
-def _not_kept(table: TableDef, number: int) -> ExpiredError:
+def _not_kept(table: TableDef, env: Env, number: int) -> ExpiredError:
+    erasure = erasure_of(table.paths, env, number)
+    why, advice = f"{erasure} ended snapshot {number}", "Compare later ones."
+    if erasure is None:
+        why = f"snapshot {number} has expired"
+        advice = (
+            "Tags keep snapshots, and 'snapshot.time-retained' or 'snapshot.num-retained.min' keep them for longer."
+        )
     return ExpiredError(
-        f"cannot compare two states of '{table.name}': snapshot {number} has expired. Nothing more was read. Tags keep "
-        "snapshots, and 'snapshot.time-retained' or 'snapshot.num-retained.min' keep them for longer.",
+        f"cannot compare two states of '{table.name}': {why}. Nothing more was read. {advice}",
         table=table.name,
         snapshot=number,
     )
@@ -244,8 +265,8 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, wh
                 schemas = {**job.schemas, **states.schemas}
                 job = replace(job, table=states.table, schemas=schemas, key_filter=states.key_filter)
                 published += bool(replaced)
-            elif refuses:  # it has become one since
-                raise _unknown(table, env, snapshot, job.where)
+            elif refuses:  # it may have become one since
+                _refuse_gap(table, env, snapshot, job.where)
         if not _publishes(snapshot, changelog=changelog):
             continue
         added = next(every)
@@ -299,7 +320,7 @@ def published_files(
     """
     check_can_read(replace(table.schema, options=table.options), name=table.name, merge=False)
     source = Published(number, number)
-    with unless_gone(table, env, source):
+    with unless_gone(table, env, source, None if what in WHOLE_CHANGES else where):
         snapshots, _ = _snapshots(table, env, source, changelog=from_changelog(table, source))
         (snapshot,) = snapshots
         return files_published_by(table, env, snapshot, columns=columns, where=where, what=what, by_bucket=by_bucket)
@@ -396,17 +417,21 @@ def _snapshots(table: TableDef, env: Env, source: Published, *, changelog: bool)
         kept = one if one is not None else changelogs.get(number) if outlive else None
         if kept is None:
             there = [*store.ids(), *(changelogs.ids() if outlive else [])]
-            raise _expired(table, number, min((each for each in there if each > number), default=end))
+            raise _expired(table, env, number, min((each for each in there if each > number), default=end))
         found.append(kept)
     check_key(table, env, found, f"cannot read the changes of '{name}'")
     return found, end
 
 
-def _expired(table: TableDef, number: int, earliest: int) -> ExpiredError:
+def _expired(table: TableDef, env: Env, number: int, earliest: int) -> ExpiredError:
+    erasure = erasure_of(table.paths, env, number)
+    why, longer = f"{erasure} ended snapshot {number}", ""
+    if erasure is None:
+        why = f"snapshot {number} has expired"
+        longer = ", and raise 'changelog.time-retained' or 'snapshot.time-retained' to keep changes for longer"
     return ExpiredError(
-        f"cannot read the changes of '{table.name}': snapshot {number} has expired. The table keeps the "
-        f"changes from snapshot {earliest} on. Nothing was read. Start there after a read of that snapshot, and "
-        "raise 'changelog.time-retained' or 'snapshot.time-retained' to keep changes for longer.",
+        f"cannot read the changes of '{table.name}': {why}. The table keeps the changes from snapshot {earliest} on. "
+        f"Nothing was read. Start there after a read of that snapshot{longer}.",
         table=table.name,
         snapshot=number,
         earliest=earliest,

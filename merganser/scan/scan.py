@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError
 from merganser.expr.predicate import Predicate
+from merganser.meta.erased import erasure_of
 from merganser.meta.followed import check_key
 from merganser.meta.kept import has_expired
 from merganser.meta.schemas import SchemaStore
@@ -246,7 +247,8 @@ class Scan(Rows):
             ExpiredError: it was removed while it was read.
         """
         if isinstance(self.source, Increment):
-            with unless_gone(self.table, self.env, self.source):
+            where = None if self.what in WHOLE_CHANGES else self.where
+            with unless_gone(self.table, self.env, self.source, where, snapshot):
                 yield
             return
         try:
@@ -254,10 +256,16 @@ class Scan(Rows):
         except FormatError as error:
             if snapshot is None or not has_expired(self.table, self.env, snapshot, error):
                 raise
+            erasure = erasure_of(self.table.paths, self.env, snapshot.id)
+            why, longer = f"{erasure} ended it while it was read", ""
+            if erasure is None:
+                why = "it expired while it was read"
+                longer = (
+                    ", or raise 'snapshot.time-retained' or 'snapshot.num-retained.min', so that snapshots are kept "
+                    "for as long as reads take"
+                )
             raise ExpiredError(
-                f"cannot read snapshot {snapshot.id} of '{self.table.name}': it expired while it was read. Read the "
-                "newest, or raise 'snapshot.time-retained' or 'snapshot.num-retained.min', so that snapshots are kept "
-                "for as long as reads take.",
+                f"cannot read snapshot {snapshot.id} of '{self.table.name}': {why}. Read the newest{longer}.",
                 table=self.table.name,
                 snapshot=snapshot.id,
             ) from error

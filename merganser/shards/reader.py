@@ -165,7 +165,7 @@ class ShardReader:
                     found.add(taken)
                 done = cursor.is_done()
             except FormatError as error:
-                raise self._lost(at.snapshot, error) from error
+                raise self.lost(at.snapshot, error) from error
             if done:
                 at = self._behind(at, known)
             else:
@@ -425,7 +425,7 @@ class ShardReader:
             try:
                 return self._batches.added(snapshot.id) if opened else self._batches.published(snapshot.id)
             except (ExpiredError, NotFoundError, FormatError) as error:
-                lost = self._lost(snapshot.id, error)
+                lost = self.lost(snapshot.id, error)
                 if not skip_gaps or not isinstance(lost, TrimmedDataError):
                     raise lost from error
             with suppress(ExpiredError, NotFoundError, FormatError):
@@ -467,7 +467,7 @@ class ShardReader:
             why = f"the stream keeps records for {self.stream.retention}: those of"
             longer = "enable_stream with a longer retention keeps more."
         else:
-            why = f"{erasure} ended it, so the reader was never told which rows are gone. The stream has the records of"
+            why = f"{erasure} ended it, so the reader may not know which rows are gone. The stream has the records of"
             longer = KINDER_ERASURE
         return TrimmedDataError(
             f"cannot read records of '{self.table.name}': the position is at snapshot {number}, and {why} snapshot "
@@ -477,7 +477,7 @@ class ShardReader:
             snapshot=number,
         )
 
-    def _lost(self, number: int, error: MerganserError) -> MerganserError:
+    def lost(self, number: int, error: MerganserError) -> MerganserError:
         """Return the error of a reader that did not find what a snapshot published: it may have expired meanwhile."""
         snapshot = self._kept(number)
         if snapshot is None:

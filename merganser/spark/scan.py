@@ -154,8 +154,7 @@ def planned_frame(spark: SparkSession, scan: Scan | Changes, plan: Plan, limit: 
     warn_of_other_python(spark)
     packs = packed(plan, tasks_max=TASKS_PER_CORE * cores(spark))
     step = _step(plan, len(packs))
-    guard = scan if isinstance(scan, Scan) else None
-    job = ReadSplits(plan.job, packs, scan.env.storage, arrow_schema_of(schema), limit, step, guard, plan.snapshot)
+    job = ReadSplits(plan.job, packs, scan, plan.snapshot, arrow_schema_of(schema), limit, step)
     numbers = spark.range(0, len(packs) * step, 1, len(packs))
     if step > 1:
         numbers = numbers.where(f"id % {step} = 0")

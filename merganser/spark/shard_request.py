@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from merganser.errors import FormatError, MerganserError
 from merganser.meta.shard_stream import ShardStream
 from merganser.schema import types as t
 from merganser.schema.types_text import UNNUMBERED
@@ -21,7 +22,6 @@ from merganser.shards.pieces import Piece, records_of
 from merganser.shards.records import Shape
 from merganser.spark.splits import balanced, weight_of
 from merganser.spark.stream_reader import RowsPartition, StreamRequest
-from merganser.storage.protocol import Storage
 from merganser.stream.batches import Position
 
 SHARD_ID: Final = t.Field(UNNUMBERED, "_shard_id", t.VarChar(nullable=False))
@@ -33,22 +33,30 @@ class ShardsPartition(RowsPartition):
 
     Attributes:
         shards: of each, what snapshots published in it.
-        shape: what records have.
         empty: no stored rows, for their columns.
+        request: what is read.
     """
 
     shards: tuple[tuple[Piece, ...], ...]
-    shape: Shape
     empty: pa.Table
-    storage: Storage
+    request: ShardRequest
 
     def rows(self) -> Iterator[pa.Table]:
         """Yield the records, those of a shard in their order."""
         for pieces in self.shards:
             shard_id = pieces[0].shard.id
-            for records in records_of(pieces, self.shape, self.empty, self.storage):
-                named = pa.repeat(shard_id, records.num_rows)
-                yield records.append_column(SHARD_ID.name, named).select(self.schema.names)
+            try:
+                for records in records_of(pieces, self.request.shape, self.empty, self.request.env.storage):
+                    named = pa.repeat(shard_id, records.num_rows)
+                    yield records.append_column(SHARD_ID.name, named).select(self.schema.names)
+            except FormatError as error:
+                raise self._lost(pieces, error) from error
+
+    def _lost(self, pieces: tuple[Piece, ...], error: FormatError) -> MerganserError:
+        """Return the error of a file that cannot be read: what a snapshot published may have expired meanwhile."""
+        reader = self.request.batches().reader
+        found = (reader.lost(piece.snapshot, error) for piece in pieces)
+        return next((each for each in found if each is not error), error)
 
 
 @dataclass(frozen=True)
@@ -81,8 +89,5 @@ class ShardRequest(StreamRequest):
             weights = [sum(weight_of(piece.size_bytes, piece.files) for piece in pieces) for pieces in shards]
             packs = balanced(weights, tasks_max=self.tasks_max)
         return [
-            ShardsPartition(
-                schema, tuple(tuple(shards[i]) for i in pack), self.shape, batches.reader.empty, self.env.storage
-            )
-            for pack in packs
+            ShardsPartition(schema, tuple(tuple(shards[i]) for i in pack), batches.reader.empty, self) for pack in packs
         ]

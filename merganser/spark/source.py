@@ -25,7 +25,6 @@ pruned would be missing there. The option `where` and `ms.read(where=...)` prune
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -58,6 +57,7 @@ from merganser.meta.consumers import check_consumer_id
 from merganser.meta.snapshot import Snapshot
 from merganser.options import read as r
 from merganser.options.registry import closest, find_catalog_option, find_option
+from merganser.scan.changes import Changes
 from merganser.scan.scan import Scan
 from merganser.scan.split import ReadJob
 from merganser.scan.views import VIEWS
@@ -75,7 +75,6 @@ from merganser.spark.stream_source import limits_of, long_names, request_of
 from merganser.spark.types import arrow_schema_of, spark_schema
 from merganser.spark.workers import settle
 from merganser.storage.cores import available_cores
-from merganser.storage.protocol import Storage
 from merganser.write.begin import begin
 from merganser.write.held import drop_held, hold, placed
 from merganser.write.job import Outcome
@@ -213,9 +212,8 @@ class _PackPartition(InputPartition):  # type: ignore[misc]
 
     job: ReadJob
     pack: Pack
-    storage: Storage
     schema: pa.Schema
-    scan: Scan | None
+    scan: Scan | Changes
     snapshot: Snapshot | None
 
 
@@ -232,14 +230,13 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
         wanted = _number(self._options, "parallelism")
         tasks_max = TASKS_PER_CORE * (wanted or max(_CORES_MIN, available_cores()))
         packs = packed(plan, tasks_max=tasks_max)
-        guard = scan if isinstance(scan, Scan) else None
-        return [_PackPartition(plan.job, pack, scan.env.storage, schema, guard, plan.snapshot) for pack in packs]
+        return [_PackPartition(plan.job, pack, schema, scan, plan.snapshot) for pack in packs]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # For an empty plan Spark runs one task without a partition of this source.
         if isinstance(partition, _PackPartition):
-            with nullcontext() if partition.scan is None else partition.scan.unless_expired(partition.snapshot):
-                yield from rows_of(partition.job, partition.pack, partition.storage, partition.schema)
+            with partition.scan.unless_expired(partition.snapshot):
+                yield from rows_of(partition.job, partition.pack, partition.scan.env.storage, partition.schema)
             settle()
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
 from merganser.meta.snapshot import Snapshot
+from merganser.scan.changes import Changes
 from merganser.scan.plan import Plan
 from merganser.scan.read import read_split
 from merganser.scan.scan import Scan
@@ -84,23 +84,21 @@ class ReadSplits:
     """Reads packs: the rows it is given are the numbers of the packs to read, times `step`.
 
     Attributes:
-        scan, snapshot: what is read, which says whether a missing file has expired; None: `job` says it.
+        scan, snapshot: what is read, which says whether a missing file has expired.
     """
 
     job: ReadJob
     packs: tuple[Pack, ...]
-    storage: Storage
+    scan: Scan | Changes
+    snapshot: Snapshot | None
     schema: pa.Schema
     limit: int | None = None
     step: int = 1
-    scan: Scan | None = None
-    snapshot: Snapshot | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows, as `mapInArrow` wants them."""
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                with nullcontext() if self.scan is None else self.scan.unless_expired(self.snapshot):
-                    yield from rows_of(
-                        self.job, self.packs[number // self.step], self.storage, self.schema, limit=self.limit
-                    )
+                with self.scan.unless_expired(self.snapshot):
+                    pack = self.packs[number // self.step]
+                    yield from rows_of(self.job, pack, self.scan.env.storage, self.schema, limit=self.limit)

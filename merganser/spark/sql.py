@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final
@@ -306,7 +306,7 @@ class OnSpark:
             return query_frame(self._spark, scan, plan, use.limit), False
         schema = spark_schema(scan.table, scan.columns)
         form = arrow_schema_of(schema)
-        with scan.unless_expired(plan.snapshot) if isinstance(scan, Scan) else nullcontext():
+        with scan.unless_expired(plan.snapshot):
             rows = rows_of(plan.job, _in_order(plan), scan.env.storage, form, limit=use.limit)
             return self._held(rows, schema), True
 

@@ -31,8 +31,8 @@ from merganser.spark.splits import balanced, weight_of
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
 from merganser.spark.workers import in_query, settle
 from merganser.storage.env import Env
-from merganser.storage.protocol import Storage
 from merganser.stream.batches import NOWHERE, Limits, Position, TableBatches, Turn
+from merganser.stream.line import Needed
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, SupportsTriggerAvailableNow
@@ -67,13 +67,14 @@ class TurnsPartition(RowsPartition):
     """The share of one task in a batch of a table."""
 
     turns: tuple[Turn, ...]
-    storage: Storage
+    needed: Needed
 
     def rows(self) -> Iterator[pa.Table]:
         """Yield the rows, those of a place in their order."""
-        for turn in self.turns:
-            for part in turn:
-                yield from part.read(self.storage)
+        with self.needed.unless_expired():
+            for turn in self.turns:
+                for part in turn:
+                    yield from part.read(self.needed.env.storage)
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,8 @@ class StreamRequest:
         turns: tuple[Turn, ...] = batches.turns(start, end)
         weights = [sum(weight_of(part.size_bytes, part.files) for part in turn) for turn in turns]
         packs = balanced(weights, tasks_max=self.tasks_max)
-        return [TurnsPartition(schema, tuple(turns[i] for i in pack), self.env.storage) for pack in packs]
+        needed: Needed = batches.needed(start, end)
+        return [TurnsPartition(schema, tuple(turns[i] for i in pack), needed) for pack in packs]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]

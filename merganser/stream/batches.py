@@ -24,6 +24,7 @@ from merganser.files.masks import vectors_by_bucket
 from merganser.files.read import is_small
 from merganser.meta.consumers import ConsumerStore, check_consumer_id, stays_known_ms
 from merganser.meta.data_file import ADD, DELETE
+from merganser.meta.erased import erasure_of
 from merganser.meta.followed import as_of
 from merganser.meta.lag import Lag, lag_of
 from merganser.meta.snapshot import OVERWRITE, Snapshot, same_snapshot
@@ -45,7 +46,7 @@ from merganser.scan.split import Portion as Compared
 from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
-from merganser.stream.line import Line, check_columns_stay
+from merganser.stream.line import Line, Needed, check_columns_stay
 from merganser.stream.logged import Heard, LoggedCommit, LoggedPart, logged_turns
 from merganser.stream.starts import start_of
 from merganser.stream.waiting import LOG_BYTES_MAX, Waiting
@@ -466,6 +467,15 @@ class TableBatches:
             self._waiting_since = None
         return at
 
+    def needed(self, start: Position | None, end: Position) -> Needed:
+        """Return what the rows between two positions are read from; start is as for `turns`."""
+        if start is None or start.splits is not None:
+            state, first = end.state, end.first
+        else:
+            state, first = None, start.next
+        last = end.next + bool(end.files) if end.splits is None else 0
+        return Needed(self._table, self._env, state, range(first, last))
+
     def turns(self, start: Position | None, end: Position) -> tuple[Turn, ...]:
         """Return what lies between two positions. Rows of a bucket lie in one turn, in their order.
 
@@ -479,6 +489,10 @@ class TableBatches:
             ExpiredError: snapshots of the batch have expired.
             FormatError: metadata is damaged or missing.
         """
+        with self.needed(start, end).unless_expired():
+            return self._turns_between(start, end)
+
+    def _turns_between(self, start: Position | None, end: Position) -> tuple[Turn, ...]:
         found: list[Part] = []
         begins = start is None or start.splits is not None
         if start is not None and not (begins or start.files or end.files):
@@ -520,6 +534,8 @@ class TableBatches:
         now = self._env.now_ms()
         if self._kept == position.next and now - self._kept_ms <= stays_known_ms(self._table.options):
             return
+        if self._kept is None and erasure_of(self._table.paths, self._env, position.next) is not None:
+            return  # the reader missed an erasure: the note that it ended the consumer stays until somebody decides
         self._note_last(position)
         self._line.check_unbroken()
         write = self._consumers.begin if self._kept is None else self._consumers.set
@@ -567,7 +583,8 @@ class TableBatches:
     def _through_state(self, start: Position, room: Room[Any]) -> Position:
         assert start.splits is not None
         self._note_last(start)
-        parts = self._state_parts(start)
+        with self.needed(start, start).unless_expired():
+            parts = self._state_parts(start)
         taken = start.splits
         while taken < len(parts) and room.takes(parts[taken]):
             taken += 1
@@ -605,9 +622,10 @@ class TableBatches:
                 break
             self._follow_options(snapshot)
             check_columns_stay(self._table, self._env, snapshot, self._action)
-            self._refuse_gap(snapshot)
-            self._forget_unless_planned(snapshot)
-            units = self._portions(at.next)
+            with self.needed(at, replace(at, files=1)).unless_expired():
+                self._refuse_gap(snapshot)
+                self._forget_unless_planned(snapshot)
+                units = self._portions(at.next)
             taken = at.files
             while taken < len(units) and room.takes(units[taken]):
                 taken += 1

@@ -6,9 +6,12 @@ read: then another history goes on under the same ids.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
-from merganser.errors import ConflictError, ExpiredError
+from merganser.errors import ConflictError, ExpiredError, FormatError, NotFoundError
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.erased import KINDER_ERASURE, erasure_of
 from merganser.meta.followed import as_of, check_not_replaced
@@ -17,7 +20,9 @@ from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r
 from merganser.rules.facts import listed
+from merganser.scan.overwrites import is_replaced
 from merganser.scan.scan import check_is_there
+from merganser.scan.source import takes_rows
 from merganser.storage.env import Env
 from merganser.stream.starts import oldest_changes
 
@@ -54,6 +59,47 @@ def check_columns_stay(table: TableDef, env: Env, snapshot: Snapshot, action: st
         table=table.name,
         snapshot=snapshot.id,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What rows of a batch are read from, which says whether a missing file has expired.
+
+    Attributes:
+        state: the snapshot whose rows are in the batch; None: it has changes alone.
+        numbers: the snapshots whose changes are in the batch.
+    """
+
+    table: TableDef
+    env: Env
+    state: int | None
+    numbers: range
+
+    @contextmanager
+    def unless_expired(self) -> Iterator[None]:
+        """Say that snapshots have expired, where that is why one of their files is missing.
+
+        Raises:
+            ExpiredError: they were removed while they were read.
+            ConflictError: the table was rolled back behind them.
+        """
+        try:
+            yield
+        except FormatError as error:
+            if isinstance(error.__cause__, NotFoundError):
+                self._check_kept()
+            raise
+
+    def _check_kept(self) -> None:
+        store = SnapshotStore(self.table.paths, self.env, self.table.name)
+        line = Line(self.table, self.env, self.table.options.get(r.CONSUMER_ID), reset=True)
+        if self.state is not None:
+            store.load(self.state)
+        for number in self.numbers:
+            snapshot = line.kept(number)
+            compares = is_replaced(self.table, snapshot) or self.table.options.get(r.STREAMING_READ_OVERWRITE)
+            if compares and number > 1 and takes_rows(self.table, snapshot, line.there(number - 1)):
+                store.load(number - 1)
 
 
 class Line:
@@ -177,10 +223,11 @@ class Line:
     def _expired(self, number: int, earliest: int) -> ExpiredError:
         name = f" of consumer '{self._consumer}'" if self._consumer is not None else ""
         if self._reset:
+            drop = "" if self._consumer is None else f" call consumers.drop('{self._consumer}') of this table,"
             todo = (
-                "Empty the table that the query writes, and start the query with a new checkpoint. To do without these "
-                f"changes, stop the query and call ms.reset_stream(spark, checkpoint, '{self._table.path}', "
-                f"start={earliest - 1})"
+                f"Empty the table that the query writes,{drop} and start the query with a new checkpoint. To do "
+                f"without these changes, stop the query and call ms.reset_stream(spark, checkpoint, "
+                f"'{self._table.path}', start={earliest - 1})"
             )
         else:
             todo = (
@@ -192,7 +239,7 @@ class Line:
             why = f"{earliest - number} snapshots have expired that were not read"
             kinder = "A consumer keeps snapshots from expiring; 'changelog.time-retained' keeps changes for longer."
         else:
-            why = f"{erasure} ended snapshots that were not read, and the reader was never told which rows are gone"
+            why = f"{erasure} ended snapshots that were not read, so the reader may not know which rows are gone"
             kinder = KINDER_ERASURE
         return ExpiredError(
             f"cannot follow '{self._table.name}': the reader{name} would go on with snapshot {number}, and the "

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import merganser as mg
@@ -79,6 +80,14 @@ def test_a_write_that_leaves_changes_out_is_a_gap(spark: SparkSession, orders: m
         ms.changes(spark, orders, 4)
     assert ms.changes(spark, orders, 4, gaps="skip").collect() == []
     assert ms.changes(spark, orders, 4, where="dt = 'd0'").collect() == []
+
+
+def test_an_erasure_between_changes_and_their_collection_is_named(spark: SparkSession, orders: mg.Table) -> None:
+    frames = [ms.changes(spark, orders, mode=mode) for mode in ("auto", "diff")]
+    orders.erase("id = 1", everywhere=True)
+    for frame in frames:
+        with pytest.raises(PySparkException, match=r"erase\(..., everywhere=True\) at .* ended snapshot"):
+            frame.collect()
 
 
 def test_refusals(spark: SparkSession, orders: mg.Table) -> None:

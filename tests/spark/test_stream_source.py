@@ -159,6 +159,43 @@ def test_a_consumer_moves_on_with_the_query(
     assert [(one.id, one.next_snapshot) for one in visits.consumers.list()] == [("job", newest + 1)]
 
 
+@pytest.mark.parametrize("options", [{}, {"shards": "true"}, {"incremental-between": "0,2"}])
+def test_an_erasure_between_the_plan_of_a_batch_and_its_tasks_is_named(
+    catalog: mg.Catalog, options: dict[str, str]
+) -> None:
+    own = {"bucket": "2", "changelog-producer": "lookup", "stream.enabled": "true"}
+    table = catalog.create_table("shop.people", {"id": "INT", "name": "STRING"}, primary_key=["id"], options=own)
+    table.write([{"id": i, "name": f"n{i}"} for i in range(8)])
+    table.write([{"id": i, "name": f"m{i}"} for i in range(8)])
+    source = MerganserSource({"path": table.path} | options)
+    schema = source.schema()
+    if "incremental-between" in options:
+        reader: Any = source.reader(schema)
+        planned = reader.partitions()
+    else:
+        reader = source.streamReader(schema)
+        start = reader.initialOffset()
+        planned = reader.partitions(start, reader.latestOffset(start))
+    assert planned
+    table.erase("id = 1", everywhere=True)
+    with pytest.raises(mg.errors.ExpiredError, match=r"erase\(..., everywhere=True\) at .* ended"):
+        [list(reader.read(each)) for each in planned]
+
+
+def test_a_query_that_missed_an_erasure_is_told_to_drop_its_consumer(
+    spark: SparkSession, visits: mg.Table, batches: Callable[..., list[Batch]]
+) -> None:
+    frame = ms.read_stream(spark, visits, **{"consumer-id": "job"})
+    assert len(batches(frame)) == 1
+    visits.erase("id = 1", everywhere=True)
+    with pytest.raises(PySparkException, match=r"call consumers\.drop\('job'\) of this table, and start the query"):
+        batches(frame)
+    with pytest.raises(PySparkException, match=r"ended the consumer.*call consumers\.drop\('job'\)"):
+        batches(frame, "new")
+    visits.consumers.drop("job")
+    assert [len(rows) for rows in batches(frame, "new")] == [7]
+
+
 def test_a_query_whose_consumer_an_erasure_has_ended_fails(
     spark: SparkSession, visits: mg.Table, batches: Callable[..., list[Batch]]
 ) -> None:

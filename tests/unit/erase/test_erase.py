@@ -24,13 +24,14 @@ from merganser.commit.message import CommitMessage
 from merganser.commit.table_commit import TableCommit
 from merganser.erase import endings, erasure
 from merganser.erase.erasure import Erasing
-from merganser.errors import ExpiredError, InvalidInputError, NotFoundError
+from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError
 from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.shard_store import ShardStore
 from merganser.meta.shard_stream import stream_of
 from merganser.meta.snapshot import COMPACT
 from merganser.meta.snapshots import SnapshotStore
 from merganser.scan.gaps import Gap
+from merganser.scan.read import read_split
 from merganser.scan.split import What
 from merganser.storage.protocol import Storage
 from merganser.stream.batches import TableBatches
@@ -1027,10 +1028,90 @@ def test_errors_of_readers_that_were_not_told_name_the_erasure() -> None:
     iterator = table.shard_iterator(shard.shard_id, at="trim_horizon")
     table.erase(f"k = '{TOKEN}'", everywhere=True)
     for read in (lambda: next(stream), lambda: table.records(iterator)):
-        with pytest.raises(ExpiredError, match=r"erase\(..., everywhere=True\) at .* ended .*never told") as told:
+        with pytest.raises(ExpiredError, match=r"erase\(..., everywhere=True\) at .* ended .*may not know") as told:
             read()
         assert "retention" not in told.value.message
         assert "time-retained" not in told.value.message
+
+
+@pytest.mark.parametrize("producer", ["none", "input", "lookup"])
+def test_an_erasure_between_a_plan_and_its_read_is_named(producer: str) -> None:
+    table = table_of({"bucket": "1", "changelog-producer": producer}, "k")
+    table.write([mine("old"), row("a")])
+    table.write([mine("new")])
+    scans = [table.read(), table.changes(), table.changes(mode="diff"), table.changes(2, mode="diff")]
+    plans = [(scan, scan.plan()) for scan in scans]
+    batches = TableBatches(table.definition, table.env, what=What.CHANGED, columns=table.changes().columns, where=None)
+    start = batches.start()
+    at = batches.advance(start)
+    behind = batches.advance(replace(at, state=None, first=1, next=1, after_ms=None))
+    spans = [(None, at), (replace(at, state=None, first=1, next=1, after_ms=None), behind)]
+    planned = [(batches.turns(*span), batches.needed(*span)) for span in spans]
+    pinned = table.lookups()
+    pinned.refresh(table.latest_snapshot().id)
+    table.erase(f"k = '{TOKEN}'", everywhere=True)
+    said = r"erase\(..., everywhere=True\) at .* UTC ended"
+    for scan, plan in plans:
+        with pytest.raises(ExpiredError, match=said), scan.unless_expired(plan.snapshot):
+            [list(read_split(plan.job, split, table.env.storage)) for split in plan.splits]
+    for turns, needed in planned:
+        with pytest.raises(ExpiredError, match=said), needed.unless_expired():
+            [list(part.read(table.env.storage)) for turn in turns for part in turn]
+    with pytest.raises(ExpiredError, match=said):
+        pinned.lookup([{"k": "a"}])
+    with pytest.raises(ExpiredError, match=said):
+        table.changes().to_arrow()
+    with pytest.raises(ExpiredError, match=said):
+        table.read(snapshot=1).to_arrow()
+
+
+def test_a_missing_file_of_what_is_kept_is_no_expired_one() -> None:
+    table = table_of({"bucket": "1", "changelog-producer": "input"}, "k")
+    table.write([mine("old"), row("a")])
+    batches = TableBatches(table.definition, table.env, what=What.CHANGED, columns=table.changes().columns, where=None)
+    at = batches.advance(batches.start())
+    turns = batches.turns(None, at)
+    [file] = [path for path in contents(table.env.storage) if "/bucket-0/data-" in path]
+    table.env.storage.delete([file])
+    with pytest.raises(FormatError, match="it is missing"), batches.needed(None, at).unless_expired():
+        [list(part.read(table.env.storage)) for turn in turns for part in turn]
+
+
+def test_a_checkpoint_that_missed_an_erasure_does_not_revive_its_consumer() -> None:
+    table = table_of({"bucket": "1", "consumer-id": "job"}, "k")
+    table.write([mine("old"), row("a")])
+    make = partial(TableBatches, table.definition, table.env, what=What.CHANGED, where=None)
+    columns = table.changes().columns
+    batches = make(columns=columns)
+    at = batches.advance(batches.start())
+    batches.keep(at)
+    table.erase(f"k = '{TOKEN}'", everywhere=True)
+    again = make(columns=columns)
+    again.keep(at)
+    assert table.consumers.list() == ()
+    with pytest.raises(ExpiredError, match=r"Empty the table .* call consumers\.drop\('job'\) of this table, and"):
+        again.advance(at)
+    with pytest.raises(ExpiredError, match="ended the consumer"):
+        make(columns=columns).start()
+    table.consumers.drop("job")
+    assert make(columns=columns).start().state == table.latest_snapshot().id
+
+
+@pytest.mark.parametrize("options", [{}, {"changelog-producer": "input"}, {"changelog-producer": "lookup"}])
+def test_an_erasure_in_two_steps_spares_readers_of_the_snapshot_that_its_report_names(options: dict[str, str]) -> None:
+    table = table_of({"bucket": "1", **options}, "k")
+    table.write([mine("old"), row("a")])
+    stream = table.stream("from-snapshot", follow=False, **{"scan.snapshot-id": "1"})
+    report = table.erase(f"k = '{TOKEN}'")
+    assert f"spares those that have read snapshot {report.snapshot}" in str(report)
+    while stream.next_snapshot <= report.snapshot and next(stream, None) is not None:
+        pass
+    table.write([row("b")])
+    last = table.erase(f"k = '{TOKEN}'", everywhere=True)
+    assert last.is_complete
+    assert max(int(one.name) for one in last.ended if one.kind == "snapshot") <= report.snapshot
+    assert "spares" not in str(last)
+    assert [one["k"] for rows in stream for one in rows.to_pylist()] == ["b"]
 
 
 @pytest.mark.parametrize(

@@ -283,10 +283,16 @@ def test_what_readers_do_not_get_of_an_overwrite_is_a_gap(catalog: mg.Catalog, p
         reason = f"snapshot {number - 1}, which has the rows before it, has expired"
     with pytest.raises(UntrackedError, match=rf"snapshot {number} changed rows of partition p=a .*{reason}"):
         table.changes(start).to_arrow()
+    other = {"where": "p = 'b'"}  # a filter that leaves out the partition
+    assert [row["v"] for row in table.changes(start, **other).to_pylist()] == [30]
+    between = {"incremental-between": f"{start - 1},{table.snapshots()[-1].id}"}
+    if way != "expired":
+        assert [row["v"] for row in table.with_options(between).read(**other).to_pylist()] == [30]
     skipped = table.changes(start, gaps="skip")
     assert {row["v"] for row in skipped.to_pylist()} == {10, 11, 20, 30}
     [gap] = skipped.gaps()
     assert (gap.snapshot, gap.partitions) == (number, ({"p": "a"},))
+    assert table.changes(start, gaps="skip", **other).gaps() == ()
     assert _shown(gap.read().to_pylist()) == [("+I", "a", 2, 25)]
     marked = list(table.stream("from-snapshot", follow=False, gaps="mark", **FIRST))
     assert [each.snapshot for each in marked if isinstance(each, mg.Gap)] == [number]
