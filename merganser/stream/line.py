@@ -223,7 +223,9 @@ class Line:
     def _expired(self, number: int, earliest: int) -> ExpiredError:
         name = f" of consumer '{self._consumer}'" if self._consumer is not None else ""
         if self._reset:
-            drop = "" if self._consumer is None else f" call consumers.drop('{self._consumer}') of this table,"
+            drop = ""
+            if self._consumer is not None:
+                drop = f" call consumers.drop('{self._consumer}') of '{self._table.name}',"
             todo = (
                 f"Empty the table that the query writes,{drop} and start the query with a new checkpoint. To do "
                 f"without these changes, stop the query and call ms.reset_stream(spark, checkpoint, "
