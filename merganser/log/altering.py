@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from merganser.changes import Change, RemoveOption, SetOption, remove_option, set_option
-from merganser.errors import CommitUnknownError, InvalidInputError
+from merganser.errors import CommitUnknownError, InvalidInputError, StorageError
 from merganser.log import topics
 from merganser.log.kafka import check_client, topic_of
 from merganser.meta.followed import newest
@@ -29,7 +29,7 @@ def altered_with_log(
 
     Raises:
         InvalidInputError, StorageError: the topic cannot be made; nothing was changed. Or it could
-            not be changed or deleted, and the table was altered.
+            not be changed or deleted, and the table was altered; the message says so.
         MerganserError: what `alter` raises.
     """
     now = newest(table, env)
@@ -60,7 +60,15 @@ def altered_with_log(
             raise
     if was != "none" and will == "none":
         found = alter([*changes, remove_option(w.KAFKA_TOPIC.key)])
-        topics.dropped(now.name, now.schema, client)
+        try:
+            topics.dropped(now.name, now.schema, client)
+        except StorageError as error:  # a table has to get rid of the log of a broker that is gone for good
+            raise StorageError(
+                f"'{now.name}' has no log any more, but its topic '{topic_of(now)}' may still be there: "
+                f"{error.message.partition(' The table ')[0]} Delete the topic with a tool of Kafka when the broker "
+                "answers.",
+                path=topic_of(now),
+            ) from error
         return found
     if will == "none":
         return alter(changes)

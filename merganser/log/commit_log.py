@@ -239,8 +239,9 @@ class _TableLog:
             self._answered = env.seconds()
 
     def rest(self, env: Env) -> None:
-        """Send no requests for `_REST_S`."""
-        self._rests_until = env.seconds() + _REST_S
+        """Send no requests for `_REST_S`. Commits within this time do not make it longer."""
+        if env.seconds() >= self._rests_until:
+            self._rests_until = env.seconds() + _REST_S
 
     def check_awake(self, table: TableDef, env: Env) -> None:
         """Raise an error within `_REST_S` of a failure.

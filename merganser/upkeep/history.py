@@ -12,6 +12,7 @@ from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import INT_MAX, Options
+from merganser.scan.rows import counted
 from merganser.storage.env import Env
 
 _TAGS_SHOWN: Final = 3
@@ -56,7 +57,7 @@ def _log(options: Options, latest: Snapshot) -> str:
     retention = "records as long as the broker says" if kept is None else f"records of {span_text(kept)}"
     ends = [f"{end:,}" for _, end in sorted((latest.log_offsets or {}).items())]
     shown = ", ".join(ends[:_OFFSETS_SHOWN]) + (", ..." if len(ends) > _OFFSETS_SHOWN else "")
-    offsets = f"; {len(ends)} partitions, in which snapshot {latest.id} ends at {shown}" if ends else ""
+    offsets = f"; {counted(len(ends), 'partition')}, in which snapshot {latest.id} ends at {shown}" if ends else ""
     return f"topic '{options.get(w.KAFKA_TOPIC)}' keeps {retention}{offsets}"
 
 

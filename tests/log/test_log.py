@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -28,7 +29,7 @@ from merganser.cli.main import main
 from merganser.commit.log import NO_LOG
 from merganser.commit.table_commit import TableCommit
 from merganser.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, StorageError
-from merganser.log import commit_log
+from merganser.log import commit_log, topics
 from merganser.log import kafka as log_kafka
 from merganser.log.mark import CONTROL_KEY, HEADER, Mark
 from merganser.log.tail import LogTail
@@ -318,6 +319,30 @@ def test_lines_of_the_client_go_to_the_log_of_python(
     table.write([{"k": 3, "v": "c"}])
     assert "%" not in capfd.readouterr().err
     assert [one for one in caplog.records if one.name == "merganser.log.client" and "fenced" in one.getMessage()]
+
+
+def test_commits_that_do_not_ask_a_broker_which_failed_do_not_put_off_the_next_that_asks() -> None:
+    now, log = [100.0], commit_log._TableLog("topic")
+    env: Any = SimpleNamespace(seconds=lambda: now[0])
+    log.rest(env)
+    for _ in range(3):
+        now[0] += commit_log._REST_S / 3
+        log.rest(env)
+    assert log._rests_until == 100.0 + 2 * commit_log._REST_S  # the last one has asked again
+
+
+def test_a_table_loses_its_log_while_the_broker_is_away_and_is_told_of_the_topic(
+    warehouse: mg.Catalog, broker: Broker
+) -> None:
+    table = _table(warehouse, broker)
+    topic = table.options["kafka.topic"]
+    away = StorageError("cannot delete the topic of 'db.t': no answer. The table and its files are as they were.")
+    said = f"'db.t' has no log any more, but its topic '{topic}' may still be there: cannot delete the topic of 'db.t'"
+    with patch.object(topics, "_deleted", side_effect=away), pytest.raises(StorageError, match=said):
+        table.alter([set_option("log.system", "none")])
+    table = warehouse.table("db.t")
+    assert table.options.get("log.system") == "none"
+    table.write([{"k": 1, "v": "a"}])
 
 
 def test_a_table_with_a_whole_changelog_has_all_kinds_in_its_log(warehouse: mg.Catalog, broker: Broker) -> None:
