@@ -23,6 +23,7 @@ from merganser.meta.refs import MAIN
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
+from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 
 _HOMES: Final[Mapping[str, str]] = {"kafka": "merganser.log"}
@@ -181,3 +182,22 @@ def _made(table: TableDef, env: Env) -> CommitLog:
         return NO_LOG
     found: CommitLog = importlib.import_module(f"{_HOMES[system]}.commit_log").log_of(table, env)
     return found
+
+
+def carried_offsets(
+    table: TableDef, env: Env, previous: Snapshot | None, newest: TableSchema
+) -> Mapping[int, int] | None:
+    """Return the log offsets that a snapshot takes over from the one before it.
+
+    They are kept for logs of other engines. Those of a log that has ended would be taken for offsets of the next one.
+
+    Args:
+        newest: the schema that the snapshot gets.
+    """
+    if previous is None or previous.log_offsets is None:
+        return None
+    if previous.schema_id == newest.id:
+        return previous.log_offsets
+    before = as_of(table, env, previous.schema_id).schema.options
+    has_ended = before.get(w.LOG_SYSTEM) != "none" and before.get(w.KAFKA_TOPIC) != newest.options.get(w.KAFKA_TOPIC)
+    return None if has_ended else previous.log_offsets

@@ -67,7 +67,7 @@ from merganser.commit.conflict import (
     check_undisturbed,
 )
 from merganser.commit.history import History
-from merganser.commit.log import CommitLog, log_of
+from merganser.commit.log import CommitLog, carried_offsets, log_of
 from merganser.commit.message import CommitMessage
 from merganser.commit.metadata_files import MetadataFiles
 from merganser.commit.schema_checks import SchemaChecks
@@ -97,7 +97,6 @@ from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import KnownState, MetaReader, TableState
 from merganser.meta.tracking import UNTRACKED, mark
-from merganser.options import write as w
 from merganser.rules.compacting import keeps_order_of_merges
 from merganser.storage.env import Env
 from merganser.storage.retries import REREAD, Retries
@@ -523,7 +522,7 @@ class TableCommit:
                 **(counted(state.next_id, change.edit.counts()) if change.edit else {}),
             },
             operation=change.edit.operation if change.edit else None,
-            log_offsets=previous.log_offsets if previous and newest.options.get(w.LOG_SYSTEM) != "none" else None,
+            log_offsets=carried_offsets(self.table, self.env, previous, newest),
         )
         known = self._history.committers_after(snapshot, previous, change.batch)
         snapshot = replace(snapshot, properties=committers.properties(snapshot.properties, known))

@@ -325,8 +325,8 @@ def test_commits_that_do_not_ask_a_broker_which_failed_do_not_put_off_the_next_t
     now, log = [100.0], commit_log._TableLog("topic")
     env: Any = SimpleNamespace(seconds=lambda: now[0])
     log.rest(env)
-    for _ in range(3):
-        now[0] += commit_log._REST_S / 3
+    for _ in range(2):
+        now[0] += commit_log._REST_S / 2
         log.rest(env)
     assert log._rests_until == 100.0 + 2 * commit_log._REST_S  # the last one has asked again
 
@@ -813,9 +813,9 @@ def _told_clients() -> Iterator[list[dict[str, Any]]]:
             if name not in ("Producer", "Consumer", "AdminClient"):
                 return found
 
-            def made(settings: dict[str, Any]) -> Any:
+            def made(settings: dict[str, Any], **how: Any) -> Any:
                 told.append(dict(settings))
-                return found(settings)
+                return found(settings, **how)
 
             return made
 

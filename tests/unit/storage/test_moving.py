@@ -106,7 +106,7 @@ def test_a_table_that_is_made_where_another_is_moved_to_is_refused_or_stops_the_
         except AlreadyExistsError:
             made.append("refused")
 
-    paths = [("create", f"{TARGET}/schema/{MARK}"), ("list", TARGET), ("read", f"{SOURCE}/schema/schema-0")]
+    paths = [("create", f"{TARGET}/schema/{MARK}"), ("list", TARGET), ("read", f"{SOURCE}/snapshot/snapshot-1")]
     for verb, path in paths:
         storage = _storage()
         try:
