@@ -363,6 +363,7 @@ def _shown(table: mg.Table) -> list[Flushed]:
     return found
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.spark
 def test_a_batch_of_a_stream_of_spark_shows_rows_under_the_name_of_its_commit(
     spark: Any, warehouse: mg.Catalog, broker: Broker, tmp_path: Path

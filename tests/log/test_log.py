@@ -449,6 +449,7 @@ def test_a_commit_that_fails_leaves_nothing_in_the_log(warehouse: mg.Catalog, br
     assert [json.loads(r["value"])["after"]["v"] for r in _records(table)] == ["a", "b"]
 
 
+@pytest.mark.campaign(1 / 2)
 def test_while_the_broker_is_down_writes_are_refused_or_go_on_in_the_files(warehouse: mg.Catalog) -> None:
     with (
         running() as own,

@@ -140,6 +140,7 @@ def test_after_any_history_the_rows_are_equal(native: Native, catalog: mg.Catalo
     assert bool(native.read) == (layout in READ)
 
 
+@pytest.mark.campaign(1 / 2)
 def test_tables_of_others_are_equal(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "golden.db").mkdir()
     for name in NAMES:

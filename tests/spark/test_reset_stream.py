@@ -16,6 +16,7 @@ import merganser.spark as ms
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.campaign(1 / 2)
 def test_a_chain_of_sums_goes_on_after_a_rollback_and_is_right(
     spark: SparkSession, catalog: mg.Catalog, tmp_path: Path
 ) -> None:
@@ -116,6 +117,7 @@ def test_a_reset_is_refused_while_the_query_runs(spark: SparkSession, catalog: m
     assert copy.read().to_pylist() == [{"id": 1}, {"id": 1}]
 
 
+@pytest.mark.campaign(1 / 2)
 def test_all_sources_of_a_query_go_back_together(spark: SparkSession, catalog: mg.Catalog, tmp_path: Path) -> None:
     tables = [
         catalog.create_table(f"shop.{name}", schema={"id": "STRING"}, options={"bucket": "-1"})

@@ -225,6 +225,7 @@ def check_restart(spark: Any, tmp_path: Path, door: str, old: str) -> None:
     assert sorted(row["id"] for row in result.changes().to_pylist()) == [1, 2, 3]  # each was written once
 
 
+@pytest.mark.campaign(1 / 2)
 def test_state_goes_on_with_a_wider_column_unless_it_holds_the_column(spark: Any, tmp_path: Path) -> None:
     catalog = mg.catalog(str(tmp_path / "w"), options={"local.sync": "false"})
     catalog.create_database("db")

@@ -60,6 +60,7 @@ def test_a_stream_begins_with_the_state_and_goes_on_with_changes_after_a_restart
     ]
 
 
+@pytest.mark.campaign(1 / 2)
 def test_limits_cut_the_state_and_the_changes_into_batches(
     spark: SparkSession, visits: mg.Table, batches: Callable[..., list[Batch]]
 ) -> None:
@@ -81,6 +82,7 @@ def test_limits_cut_the_state_and_the_changes_into_batches(
     assert replay == {row["id"]: row["page"] for row in visits.read().to_pylist()}
 
 
+@pytest.mark.campaign(1 / 2)
 def test_an_overwrite_is_cut_into_batches_as_what_it_changed(
     spark: SparkSession, visits: mg.Table, batches: Callable[..., list[Batch]]
 ) -> None:
