@@ -1,7 +1,7 @@
 """What all tests share: random tests take the time they need, and a failure prints how to repeat it.
 
-With `-n 3 --dist loadgroup` (`make test`) three processes share the tests, also on two cores. Those that need Spark or a
-broker of Kafka stay together in one of them, which often waits, so that there is one session, and one broker at a time.
+With `-n 3 --dist loadgroup` (`make test`) three processes share the tests, also on two cores. Those that need Spark or
+a broker of Kafka stay together in one of them, which often waits: there is one session, and one broker at a time.
 
 Of a test that is marked `campaign(part)` a part of its cases runs, on each day another one: with a part of 1/7, all of
 them within seven days. `MERGANSER_DAY=2026-05-31` runs the parts of that day, and `--whole` all cases (`make whole`).
