@@ -15,10 +15,10 @@ demo: setup ## load the flights of 2013 through Spark, correct them, look at the
 	@$(BIN)/merganser demo
 
 test: setup lint types ## everything: lint, types, tests
-	$(BIN)/python -m pytest -n 3 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 whole: setup ## all tests, and of tests with many cases all of them; half an hour
-	$(BIN)/python -m pytest -n 3 --dist loadgroup --whole
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --whole
 
 setup: ## the environment in .venv, and Java; quick when it is there
 	@scripts/setup.sh
