@@ -1,8 +1,8 @@
 """What all tests share: random tests take the time they need, and a failure prints how to repeat it.
 
 With `-n 2 --dist loadgroup` (`make test`) two processes share the tests. Those that need Spark stay together in one of
-them, so that there is one session; so do those that need a broker of Kafka alone. A third process makes it slower on two
-cores: that with Spark is the last to end.
+them, so that there is one session; so do those that need a broker of Kafka alone. A third process makes it slower on
+two cores: that with Spark is the last to end.
 
 Of a test that is marked `campaign(part)` a part of its cases runs, on each day another one: with a part of 1/7, all of
 them within seven days. `MERGANSER_DAY=2026-05-31` runs the parts of that day, and `--whole` all cases (`make whole`).
