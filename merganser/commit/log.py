@@ -143,7 +143,7 @@ def uncommitted_rows(table: TableDef, env: Env) -> UncommittedRows | None:
     return found
 
 
-class _TableLog:
+class _NewestLog:
     """The log that the table has at the commit, whatever it had when its handle was opened."""
 
     def __init__(self, table: TableDef, env: Env) -> None:
@@ -173,7 +173,7 @@ class _TableLog:
 
 def log_of(table: TableDef, env: Env) -> CommitLog:
     """Return the log for one commit to a table, as the newest schema says. Branches have no log."""
-    return NO_LOG if table.branch != MAIN else _TableLog(table, env)
+    return NO_LOG if table.branch != MAIN else _NewestLog(table, env)
 
 
 def _made(table: TableDef, env: Env) -> CommitLog:
@@ -185,19 +185,19 @@ def _made(table: TableDef, env: Env) -> CommitLog:
 
 
 def carried_offsets(
-    table: TableDef, env: Env, previous: Snapshot | None, newest: TableSchema
+    table: TableDef, env: Env, previous: Snapshot | None, schema: TableSchema
 ) -> Mapping[int, int] | None:
     """Return the log offsets that a snapshot takes over from the one before it.
 
     They are kept for logs of other engines. Those of a log that has ended would be taken for offsets of the next one.
 
     Args:
-        newest: the schema that the snapshot gets.
+        schema: the one that the snapshot gets.
     """
     if previous is None or previous.log_offsets is None:
         return None
-    if previous.schema_id == newest.id:
+    if previous.schema_id == schema.id:
         return previous.log_offsets
     before = as_of(table, env, previous.schema_id).schema.options
-    has_ended = before.get(w.LOG_SYSTEM) != "none" and before.get(w.KAFKA_TOPIC) != newest.options.get(w.KAFKA_TOPIC)
+    has_ended = before.get(w.LOG_SYSTEM) != "none" and before.get(w.KAFKA_TOPIC) != schema.options.get(w.KAFKA_TOPIC)
     return None if has_ended else previous.log_offsets

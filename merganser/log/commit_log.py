@@ -235,7 +235,7 @@ class _TableLog:
         No producer begins for that: it would fence that of the process that commits, and tasks ask too.
         """
         if env.seconds() - self._answered > _ASK_S:
-            self._counted(table, self._producer or admin_of(table))
+            self._counted(table, admin_of(table) if self._producer is None else self._producer)
             self._answered = env.seconds()
 
     def rest(self, env: Env) -> None:
