@@ -1,6 +1,7 @@
 """What merganser reads in the checkpoint of a Spark query, and the notes that it keeps there.
 
     <checkpoint>/offsets/<batch>     Spark's; the second line has the watermark
+    <checkpoint>/offsets/.0.*.tmp    Spark's: the first batch, until it is renamed
     <checkpoint>/merganser/<table>   ours: which table of this place the query has written to
 
 A query that goes on from a checkpoint writes the batches that follow. So a table that was dropped and made anew lacks
@@ -13,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -24,6 +26,8 @@ from merganser.storage.paths import join
 from merganser.storage.protocol import Storage
 
 _FIRST_SCHEMA: Final = 0
+_UNFINISHED: Final = re.compile(r"\.{1,2}0\.[0-9a-f-]+\.tmp(\.crc)?")
+"""Names of Spark's notes of batch 0, and of their checksums, before they are renamed."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,18 @@ class Checkpoint:
     def offsets(self, batch: int) -> bytes | None:
         """Return what Spark keeps of the offsets of a batch; None: it cannot be read."""
         return self._read(f"offsets/{batch}")
+
+    def clear_first_batch(self) -> None:
+        """Remove the files of a first batch that Spark was about to note when it was killed.
+
+        Spark writes a note under another name and renames it. A query without a batch does not start if there is any
+        file in this directory, these ones included (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY), though it has done
+        nothing yet.
+        """
+        with contextlib.suppress(MerganserError, OSError):
+            names = [entry.name for entry in self.storage.list(self._path("offsets"))]
+            if names and all(_UNFINISHED.fullmatch(name) for name in names):
+                self.storage.delete(self._path(f"offsets/{name}") for name in names)
 
     def check_table(self, table: TableDef, env: Env, action: str) -> bool:
         """Refuse a table that was made anew since the query wrote to the one at its place.

@@ -35,6 +35,7 @@ from merganser.spark.names import CASE, Spelling, is_exact
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.stream_sink import check_checkpoint, letters_request, sink_writer, total, triggered
 from merganser.spark.watch import OBSERVED, show
+from merganser.storage.env import Env
 from merganser.write.job import Outcome
 from merganser.write.transaction import check_user, checked_identifier
 
@@ -113,7 +114,8 @@ def write_stream(
     )
     counted = delivered.observe(OBSERVED, *map(total, (*NUMBERS, "ignored")))
     messages = counted.where(f.col("message").isNotNull()).select("message")
-    writer = sink_writer(messages, feed, f"merganser-{feed.id}", "append", checkpoint, name)
+    storage = _env_of(found).storage
+    writer = sink_writer(messages, feed, storage, f"merganser-{feed.id}", "append", checkpoint, name)
     query = triggered(writer, trigger, _ACTION).start()
     show(query, name or "many tables")
     return query
@@ -225,6 +227,10 @@ def _tables(
     return given_tables(tables, _ACTION)
 
 
+def _env_of(tables: GivenTables | CatalogTables) -> Env:
+    return tables.tables[0].env if isinstance(tables, GivenTables) else tables.catalog.env
+
+
 def _delivered(
     df: DataFrame,
     format_: str,
@@ -255,8 +261,7 @@ def _delivered(
     known = tables.tables if isinstance(tables, GivenTables) else ()
     _check_options(format_, known, options, named=table_column is not None)
     own = None if letters is None else letters_request(letters, "" if user is None else f"{user}-")
-    env = known[0].env if isinstance(tables, GivenTables) else tables.catalog.env
-    feed = Feed(env.new_id()[:12], tables, user, compaction, own)
+    feed = Feed(_env_of(tables).new_id()[:12], tables, user, compaction, own)
     for place in range(len(known)):
         feed.sink(str(place))
     spark = df.sparkSession

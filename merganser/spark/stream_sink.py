@@ -13,6 +13,7 @@ A task that refuses a row raises the error, since Spark shows the text of errors
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import pickle
@@ -61,6 +62,7 @@ from merganser.spark.types import arrow_schema_of
 from merganser.spark.watch import OBSERVED, show
 from merganser.spark.workers import settle
 from merganser.storage.env import Env
+from merganser.storage.open import storage_beside
 from merganser.storage.process import process_env
 from merganser.storage.protocol import Storage
 from merganser.write.held import drop_held, hold, placed
@@ -511,19 +513,27 @@ def write_stream(
     task = StreamTask(request, arranged, assigners_on(spark, definition))
     outcomes = in_tasks(numbered, task, OUTCOME_SCHEMA)
     written = outcomes.observe(OBSERVED, *map(total, NUMBERS)).select("message")
-    writer = sink_writer(written, request, f"merganser-{request.env.new_id()[:12]}", mode, checkpoint, name)
+    sink = f"merganser-{request.env.new_id()[:12]}"
+    writer = sink_writer(written, request, request.env.storage, sink, mode, checkpoint, name)
     query = triggered(writer, trigger, action).start()
     show(query, found.name)
     return query
 
 
 def sink_writer(
-    messages: DataFrame, request: BatchRequest, sink: str, mode: str, checkpoint: str | None, name: str | None
+    messages: DataFrame,
+    request: BatchRequest,
+    storage: Storage,
+    sink: str,
+    mode: str,
+    checkpoint: str | None,
+    name: str | None,
 ) -> DataStreamWriter:
     """Return the writer of a query that commits what its tasks wrote.
 
     Args:
         messages: what tasks yield: pickled outcomes.
+        storage: of a table that the query writes.
         sink: a name that no other sink of the session has.
         mode, checkpoint, name: as for `write_stream`.
     """
@@ -542,6 +552,8 @@ def sink_writer(
     writer = messages.writeStream.format(sink).outputMode(mode)
     if checkpoint is not None:
         writer = writer.option("checkpointLocation", checkpoint)
+        with contextlib.suppress(InvalidInputError):  # a kind of store that Spark alone knows
+            Checkpoint(*storage_beside(storage, str(checkpoint), {})).clear_first_batch()
     return writer if name is None else writer.queryName(name)
 
 

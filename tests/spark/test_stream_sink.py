@@ -90,6 +90,19 @@ def test_a_batch_that_spark_repeats_is_applied_once(
     assert _rows(visits) == [(1, "/"), (2, "/a")]
 
 
+def test_a_query_killed_before_its_first_batch_was_noted_starts_again(
+    visits: mg.Table, arrive: Callable[[list[Row]], DataFrame], tmp_path: Path
+) -> None:
+    """Spark starts no query whose checkpoint has a file of a first batch, not even the one it had not renamed yet."""
+    frame = arrive([(1, "/", "+I")])
+    offsets = tmp_path / "cp" / "offsets"
+    offsets.mkdir(parents=True)
+    for name in (".0.9ea194cc-5d59-4ef3-859f-edc71aa90e1e.tmp", "..0.9ea194cc-5d59-4ef3-859f-edc71aa90e1e.tmp.crc"):
+        (offsets / name).write_bytes(b"v1")
+    _run(frame, visits, tmp_path / "cp")
+    assert _rows(visits) == [(1, "/")]
+
+
 @pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("back", [1, 2])
 def test_another_batch_of_a_committed_number_is_refused(
