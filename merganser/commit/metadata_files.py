@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from merganser.codec.binary_row import deserialize, sort_key
 from merganser.codec.stats import ColumnStats, SimpleStats, encode_stats
@@ -88,7 +87,7 @@ class MetadataFiles:
         index_manifest = previous.index_manifest if previous else None
         if index is not None:
             index_manifest = self._plan_index(index, files)
-        self._env.beside(*(partial(self._create, name, data) for name, data in files))
+        self._env.fetch(lambda file: self._create(*file), files, alone_s=0)
         return Lists(*base, *self._delta, *self._changelog, index_manifest)
 
     def discard(self, *, keep_delta: bool = False) -> None:
