@@ -87,7 +87,7 @@ class MetadataFiles:
         index_manifest = previous.index_manifest if previous else None
         if index is not None:
             index_manifest = self._plan_index(index, files)
-        self._env.fetch(lambda file: self._create(*file), files, alone_s=0)
+        self._env.fetch(lambda file: self._create(*file), files, waits=True)
         return Lists(*base, *self._delta, *self._changelog, index_manifest)
 
     def discard(self, *, keep_delta: bool = False) -> None:

@@ -33,7 +33,7 @@ C = TypeVar("C")
 T = TypeVar("T")
 R = TypeVar("R")
 _NOTHING = object()
-_ALONE_S: Final = 0.002
+_ALONE_SECONDS: Final = 0.002
 """So long requests are made one by one before others help: much less than one takes at an object store."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_MS_MAX: Final = 253_402_300_799_999
@@ -162,19 +162,20 @@ class Env:
                 self._mapped -= len(todo)
 
     def fetch(
-        self, ask: Callable[[T], R], items: Iterable[T], *, at_once: int | None = None, alone_s: float = _ALONE_S
+        self, ask: Callable[[T], R], items: Iterable[T], *, at_once: int | None = None, waits: bool = False
     ) -> list[R]:
         """Return `ask` of every item, in order: for requests, which wait for the store and need no core.
 
         They run on threads of their own, more of them than there are cores, so that on an object store the time of
         many is little more than that of one. The threads are called when the caller is not through with all of them
-        after `alone_s`: where it reads a few files that the system has in memory they would be in its way.
+        after two milliseconds: where it reads a few files that the system has in memory they would be in its way.
         A request may fetch in its turn: threads only help, so none waits for what has not begun. Of those that fail the
         first in order is raised; what has not begun then does not begin.
 
         Args:
             at_once: how many are under way at a time; `requests` of them if None.
-            alone_s: 0 for durable writes, each of which waits for a disk.
+            waits: each of them waits for the store, as a durable write does even on a local disk: the threads are
+                called at once.
         """
         todo = list(items)
         workers = min(self.requests if at_once is None else at_once, len(todo))
@@ -202,7 +203,7 @@ class Env:
                     raise
 
         def call_helpers() -> None:
-            if not over.wait(alone_s):
+            if not over.wait(0 if waits else _ALONE_SECONDS):
                 helpers.extend([pool.submit(run) for _ in range(workers - 2)])
                 run()
 

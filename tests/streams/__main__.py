@@ -34,7 +34,7 @@ def main() -> int:
             f"{killed:3} {kill} {'came to its end' if ended else 'killed'}{' after a kill' * (there and ended)}",
             flush=True,
         )
-        if killed % 5 == 0 and there:
+        if there and (killed % 5 == 0 or killed == given.kills):
             if not run(given.work, None):
                 print(f"the chain does not come to its end; see {given.work / 'log'}")
                 return 1

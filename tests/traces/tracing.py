@@ -214,7 +214,9 @@ class TracedEnv(Env):
     def map(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
         return self._side_by_side(work, items, self.threads)
 
-    def fetch(self, ask: Callable[[T], R], items: Iterable[T], *, at_once: int | None = None) -> list[R]:
+    def fetch(
+        self, ask: Callable[[T], R], items: Iterable[T], *, at_once: int | None = None, waits: bool = False
+    ) -> list[R]:
         return self._side_by_side(ask, items, self.requests if at_once is None else at_once)
 
     def gather(self, work: Callable[[T], Iterable[R]], items: Iterable[T], *, waiting_max: int = 2) -> Iterator[R]:
