@@ -183,7 +183,8 @@ def _produced(address: str, rows: pa.Table, table: Any) -> float:
     begun = time.perf_counter()
     producer.begin_transaction()
     for i, (key, value) in enumerate(zip(records.keys, records.values, strict=True)):
-        producer.produce(topic, value, key, i % BUCKETS, headers=[("merganser", b"x" * 200)])
+        headers = [("merganser", b"x" * 200), ("sequence", str(i).encode())]
+        producer.produce(topic, value, key, i % BUCKETS, headers=headers)
     producer.flush()
     producer.commit_transaction()
     return time.perf_counter() - begun

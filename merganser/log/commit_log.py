@@ -24,10 +24,11 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, Final
+from itertools import repeat
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -47,8 +48,8 @@ from merganser.log.kafka import (
     topic_of,
     unavailable,
 )
-from merganser.log.mark import CONTROL_KEY, HEADER, Mark, mark_from
-from merganser.log.records import encode
+from merganser.log.mark import CONTROL_KEY, HEADER, SEQUENCE_HEADER, Mark, mark_from
+from merganser.log.records import Records, encode
 from merganser.log.topics import remove_records
 from merganser.log.uncommitted import uncommitted_topic
 from merganser.meta.changelogs import ChangelogStore
@@ -58,7 +59,7 @@ from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.schema.row_kind import SYMBOLS
-from merganser.schema.table_schema import CHANGE_KIND
+from merganser.schema.table_schema import CHANGE_KIND, SEQUENCE_NUMBER
 from merganser.storage.env import Env
 
 _SEND_S: Final = 60.0
@@ -76,6 +77,9 @@ _PROBE: Final = 16
 """Offsets before the end of a partition that are searched first for its last record."""
 _WIDER: Final = 8
 """Factor by which each further search is wider."""
+
+_Header: TypeAlias = tuple[str, bytes]
+_Record: TypeAlias = tuple[bytes | None, bytes | None, list[_Header]]
 
 _log = logging.getLogger(__name__)
 _logs: dict[tuple[int, str, str], _TableLog] = {}
@@ -360,7 +364,7 @@ class _TableLog:
         table: TableDef,
         env: Env,
         mark: Mark,
-        parts: dict[int, Iterator[tuple[Sequence[bytes | None], Sequence[bytes | None]]]],
+        parts: dict[int, Iterator[Records]],
     ) -> dict[int, int]:
         """Send the records of each partition in a transaction; return the end offset of each partition."""
         self._grow(table, env, max(parts) + 1)
@@ -375,17 +379,18 @@ class _TableLog:
             else:
                 failures.append(error)
 
-        headers, last = [(HEADER, mark.to_bytes())], [(HEADER, replace(mark, ends=True).to_bytes())]
+        told, last = (HEADER, mark.to_bytes()), (HEADER, replace(mark, ends=True).to_bytes())
         for part, batches in parts.items():
-            waiting: tuple[bytes | None, bytes | None] | None = None
-            for keys, values in batches:
+            waiting: _Record | None = None
+            for records in batches:
                 _serving(self._producer.poll, 0)  # the client keeps a record until its delivery was told
-                for record in zip(keys, values, strict=True):
+                for record in _with_headers(records, told):
                     if waiting is not None:
-                        self._produce(part, *waiting, headers)
+                        self._produce(part, *waiting)
                     waiting = record
             # The files of a partition may hold no record, such as -U rows alone in mode upsert.
-            self._produce(part, *(waiting or (CONTROL_KEY, b"")), last, delivered)
+            key, value, headers = waiting or (CONTROL_KEY, b"", [told])
+            self._produce(part, key, value, [last, *headers[1:]], delivered)
         self._flush()
         if failures:
             raise kafka.KafkaException(failures[0])
@@ -609,12 +614,26 @@ def _serving(call: Callable[[float], Any], seconds: float) -> Any:
         raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._FATAL)) from error
 
 
-def _records(table: TableDef, rows: pa.Table) -> tuple[Sequence[bytes | None], Sequence[bytes | None]]:
-    """Return the keys and values of rows."""
+def _records(table: TableDef, rows: pa.Table) -> Records:
+    """Return the records of rows; see `Contents.rows`."""
     kinds = rows.column(CHANGE_KIND.name)
     codes = pa.compute.index_in(kinds, pa.array(SYMBOLS)).combine_chunks().cast(pa.int8())
-    made = encode(rows.drop_columns([CHANGE_KIND.name]), codes, table.schema.shown, mode_of(table))
-    return made.keys if made.keys is not None else [None] * len(made.values), made.values
+    sequences = rows.column(SEQUENCE_NUMBER.name) if SEQUENCE_NUMBER.name in rows.column_names else None
+    return encode(rows, codes, table.schema.shown, mode_of(table), sequences)
+
+
+def _with_headers(records: Records, told: _Header) -> Iterator[_Record]:
+    """Yield the key, the value and the headers of each record.
+
+    Args:
+        told: the header that all have.
+    """
+    shared = [told]
+    keys = repeat(None) if records.keys is None else records.keys
+    if records.sequences is None:
+        return zip(keys, records.values, repeat(shared), strict=False)
+    headers = map(list, zip(repeat(told), zip(repeat(SEQUENCE_HEADER), records.sequences, strict=False), strict=False))
+    return zip(keys, records.values, headers, strict=True)
 
 
 @cache

@@ -30,6 +30,7 @@ from merganser.scan.phases import may_retract
 from merganser.scan.plan_changes import files_published_by
 from merganser.scan.read import read_split
 from merganser.scan.split import PublishedSplit, ReadJob, What
+from merganser.schema.table_schema import SEQUENCE_NUMBER
 from merganser.storage.env import Env
 
 FILES_ONLY: Final = "merganser.log.files-only"
@@ -58,8 +59,11 @@ class Contents:
         return not self.buckets and not self.in_files
 
     def rows(self, env: Env, bucket: int) -> Iterator[pa.Table]:
-        """Yield the rows of a bucket, the kind in the column `_row_kind`, then the columns of the table."""
-        job = ReadJob(self.table, columns_of(What.CHANGED, self.table), None, {}, What.CHANGED)
+        """Yield the rows of a bucket: `_row_kind`, the columns of the table, and if it has a key `_SEQUENCE_NUMBER`."""
+        columns = columns_of(What.CHANGED, self.table)
+        if self.table.schema.shown.keyed:
+            columns = (*columns, SEQUENCE_NUMBER)
+        job = ReadJob(self.table, columns, None, {}, What.CHANGED)
         for split in self.buckets[bucket]:
             yield from read_split(job, split, env.storage)
 

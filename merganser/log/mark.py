@@ -1,4 +1,4 @@
-"""Mark: what every record of the log says of its commit, in the header `merganser`."""
+"""Mark: what every record of the log says of its commit, in the header `merganser`. `sequence` is that of its row."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from merganser.errors import FormatError
 from merganser.meta.snapshot import Snapshot
 
 HEADER: Final = "merganser"
+SEQUENCE_HEADER: Final = "sequence"
+"""Header with the sequence number of a row of a table with a primary key, as ASCII digits."""
 CONTROL_KEY: Final = b"merganser"
 """Key of records without a row. Keys of rows are JSON objects."""
 

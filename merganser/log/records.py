@@ -77,13 +77,21 @@ class Records:
     Attributes:
         keys: the key of each record; None if the table has no primary key.
         values: the value of each record; None for a tombstone.
+        sequences: the sequence number of the row of each record, as ASCII digits; None if none were given.
     """
 
     keys: list[bytes] | None
     values: list[bytes | None]
+    sequences: list[bytes] | None = None
 
 
-def encode(rows: pa.Table, kinds: pa.Array | None, schema: TableSchema, mode: Mode) -> Records:
+def encode(
+    rows: pa.Table,
+    kinds: pa.Array | None,
+    schema: TableSchema,
+    mode: Mode,
+    sequences: pa.ChunkedArray | None = None,
+) -> Records:
     """Return the log records of rows.
 
     Args:
@@ -92,12 +100,16 @@ def encode(rows: pa.Table, kinds: pa.Array | None, schema: TableSchema, mode: Mo
         schema: of the table.
         mode: "all" writes a record for each row; "upsert", for tables with a primary key, drops rows of kind -U and
             writes rows of kind -D as tombstones.
+        sequences: int64[n], the sequence numbers of the rows; None: they have none, or none are asked for.
 
     Returns:
         As many records as rows remain.
     """
     assert mode == "all" or schema.keyed
-    found = Records([] if schema.keyed else None, [])
+    if sequences is not None and mode == "upsert" and kinds is not None:
+        sequences = sequences.filter(pc.not_equal(kinds, row_kind.UPDATE_BEFORE))
+    digits = None if sequences is None else _listed(sequences.cast(pa.large_string()))
+    found = Records([] if schema.keyed else None, [], digits)
     start = 0
     for batch in rows.select(schema.names).combine_chunks().to_batches(max_chunksize=_PART_ROWS):
         given = row_kind.inserts(len(batch)) if kinds is None else kinds.slice(start, len(batch))
@@ -151,7 +163,7 @@ def _by_kind(texts: Sequence[str], kinds: npt.NDArray[np.int8]) -> pa.Array | pa
     return pa.array(texts, pa.large_string()).take(pa.array(kinds))
 
 
-def _listed(texts: pa.Array) -> list[Any]:
+def _listed(texts: pa.Array | pa.ChunkedArray) -> list[Any]:
     """Return texts as bytes, None for null."""
     found: list[Any] = texts.cast(pa.large_binary()).to_pylist()
     return found

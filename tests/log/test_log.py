@@ -31,7 +31,7 @@ from merganser.commit.table_commit import TableCommit
 from merganser.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, StorageError
 from merganser.log import commit_log, topics
 from merganser.log import kafka as log_kafka
-from merganser.log.mark import CONTROL_KEY, HEADER, Mark
+from merganser.log.mark import CONTROL_KEY, HEADER, SEQUENCE_HEADER, Mark
 from merganser.log.tail import LogTail
 from merganser.stream.follow import TableStream
 from tests.log.broker import Broker, client_threads, running
@@ -70,11 +70,14 @@ def _records(table: mg.Table) -> list[dict[str, Any]]:
                 assert message.error().code() == kafka.KafkaError._PARTITION_EOF
                 left.discard(message.partition())
                 continue
-            mark = json.loads(dict(message.headers())[HEADER])
+            headers = dict(message.headers())
+            mark, sequence = json.loads(headers[HEADER]), headers.get(SEQUENCE_HEADER)
+            assert list(headers) == [HEADER] if sequence is None else [HEADER, SEQUENCE_HEADER]
             key, value = message.key(), message.value()
             found.append({
                 "part": message.partition(), "offset": message.offset(), "snapshot": mark["snapshot"], "mark": mark,
                 "key": None if key is None else key.decode(), "value": None if value is None else value.decode(),
+                "sequence": None if sequence is None else sequence.decode(),
             })  # fmt: skip
         found.sort(key=lambda record: (record["part"], record["offset"]))
         return found
@@ -195,6 +198,50 @@ def test_commits_are_in_the_log_as_debezium_json_by_bucket_and_snapshots_say_whe
         for part, end in (snapshot.log_offsets or {}).items():
             offsets = [r["offset"] for r in records if r["part"] == part and r["snapshot"] <= number]
             assert end == max(offsets) + 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"changelog-producer": "input", "log.changelog-mode": "upsert"},
+        {"changelog-producer": "input"},
+        {"changelog-producer": "lookup"},
+        {"log.changelog-mode": "all", "bucket": "-1"},
+    ],
+)
+def test_each_record_of_a_row_has_the_sequence_number_of_its_row(
+    warehouse: mg.Catalog, broker: Broker, options: dict[str, str]
+) -> None:
+    table = _table(warehouse, broker, **options)
+    table.write([{"k": k, "v": "a"} for k in range(9)])
+    kinds = ["-U", "+U", "-D", "+I"]
+    table.write([{"k": 3, "v": "a"}, {"k": 3, "v": "b"}, {"k": 4, "v": "a"}, {"k": 9, "v": "a"}], kinds=kinds)
+    table.compact(full=True)
+    upsert = options.get("log.changelog-mode") == "upsert"
+    found, wanted = [], []
+    for record in _records(table):
+        image = {} if record["value"] is None else json.loads(record["value"])
+        if record["key"] != CONTROL_KEY.decode():
+            found.append((record["snapshot"], json.loads(record["key"])["k"], record["sequence"]))
+            assert image or upsert
+    for snapshot in table.snapshots():
+        between = {"incremental-between": f"{snapshot.id - 1},{snapshot.id}"}
+        numbered = table.with_options({"table-read.sequence-number.enabled": "true", **between})
+        wanted += [
+            (snapshot.id, row["k"], str(row["_SEQUENCE_NUMBER"]))
+            for row in numbered.system("audit_log").to_pylist()
+            if not upsert or row["rowkind"] != "-U"
+        ]
+    assert sorted(found) == sorted(wanted)
+    assert len(found) == (12 if upsert else 13 if "changelog-producer" in options else 12)
+
+
+def test_records_without_a_key_or_a_row_have_no_sequence_number(warehouse: mg.Catalog, broker: Broker) -> None:
+    lines = _table(warehouse, broker, key="", **{"bucket-key": "k"})
+    lines.write([{"k": 1, "v": "a"}])
+    table = _table(warehouse, broker, name="keyed", bucket="1")
+    table.write([{"k": 1, "v": "a"}], overwrite={})
+    assert [record["sequence"] for record in (*_records(lines), *_records(table))] == [None, None]
 
 
 def test_a_stream_gets_rows_from_the_log_and_the_same_as_from_the_files(warehouse: mg.Catalog, broker: Broker) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from merganser.errors import FormatError
-from merganser.log.records import Records, decode, encode
+from merganser.log.records import Mode, Records, decode, encode
 from merganser.schema import row_kind
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema, arrow_type, nullable_schema
@@ -119,6 +119,16 @@ def test_mode_upsert_drops_rows_before_updates_and_writes_tombstones() -> None:
     found, kinds = decode(records.keys, records.values, ORDERS)
     assert_same(found, orders((7, "new"), (7, "paid"), (8, None), (9, "new")), ORDERS)
     assert kinds.to_pylist() == [INSERT, AFTER, DELETE, INSERT]
+
+
+@pytest.mark.parametrize(("mode", "kept"), [("all", [10, 11, 12, 13, 14]), ("upsert", [10, 12, 13, 14])])
+def test_each_record_has_the_sequence_number_of_its_row(mode: Mode, kept: list[int]) -> None:
+    rows = orders((7, "new"), (7, "new"), (7, "paid"), (8, "old"), (9, "new"))
+    numbers = pa.chunked_array([[10, 11], [12, 13, 14]], pa.int64())
+    records = encode(rows, kinds_of(INSERT, BEFORE, AFTER, DELETE, INSERT), ORDERS, mode, numbers)
+    assert records.sequences == [str(number).encode() for number in kept]
+    assert len(records.values) == len(kept)
+    assert encode(rows, None, ORDERS, mode).sequences is None
 
 
 def test_deletes_alone_are_tombstones_alone() -> None:
