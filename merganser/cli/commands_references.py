@@ -194,25 +194,31 @@ def list_consumers(table: TableName, warehouse: Warehouse = None, store: Store =
     """Show how far the consumers of a table have come.
 
     That is the snapshot that each reads next, and how far it is behind. The seconds are those from the commit of the
-    last snapshot that the consumer has read to the newest commit. For JSON: merganser read 'shop.orders$consumers'
-    --format json
+    last snapshot that the consumer has read to the newest commit. If the table has a log, the records are those of the
+    log between the two: a difference of offsets, as tools of Kafka show it, and ? if the older snapshot has expired.
+    For JSON: merganser read 'shop.orders$consumers' --format json
     """
     from merganser.cli import render
     from merganser.cli.target import table_of
+    from merganser.options.write import LOG_SYSTEM
 
-    found = table_of(table, warehouse, store).system("consumers").to_pylist()
+    opened = table_of(table, warehouse, store)
+    found = opened.system("consumers").to_pylist()
+    has_log = opened.definition.options.get(LOG_SYSTEM) != "none"
     rows = [
         [
             consumer["consumer_id"],
             str(consumer["next_snapshot_id"]),
             render.count(consumer["lag_snapshots"]),
             f"{consumer['lag_seconds']:,.1f}",
+            *([render.count(consumer["lag_log_records"]) or "?"] if has_log else []),
             render.moment(consumer["last_update_time"]),
         ]
         for consumer in found
     ]
-    headings = ["consumer", "next snapshot", "snapshots behind", "seconds behind", "moved (UTC)"]
-    render.list_of(rows, headings, right=headings[1:4], none=f"'{table}' has no consumers")
+    behind = ["snapshots behind", "seconds behind", *(["log records behind"] if has_log else [])]
+    headings = ["consumer", "next snapshot", *behind, "moved (UTC)"]
+    render.list_of(rows, headings, right=headings[1:-1], none=f"'{table}' has no consumers")
 
 
 def drop_consumer(table: TableName, name: _Name, warehouse: Warehouse = None, store: Store = None) -> None:

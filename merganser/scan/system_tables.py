@@ -23,7 +23,7 @@ from merganser.files.index import file_index_path
 from merganser.meta.consumers import ConsumerStore
 from merganser.meta.data_file import SOURCE_COMPACT, DataFile, ManifestEntry
 from merganser.meta.index_manifest import DELETION_VECTORS
-from merganser.meta.lag import lag_of
+from merganser.meta.lag import lag_of, records_behind
 from merganser.meta.lineage import rescales
 from merganser.meta.refs import BranchStore, TagStore
 from merganser.meta.schemas import SchemaStore
@@ -465,12 +465,14 @@ def _consumers(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table
     store = SnapshotStore(table.paths, env, table.name)
     newest = store.latest() if found else None
     lags = [lag_of(store, consumer.next_snapshot, newest) for consumer in found]
+    records = [records_behind(table, env, consumer.next_snapshot, newest) for consumer in found]
     return pa.table(
         {
             "consumer_id": pa.array([consumer.id for consumer in found], pa.string()),
             "next_snapshot_id": pa.array([consumer.next_snapshot for consumer in found], pa.int64()),
             "lag_snapshots": pa.array([lag.snapshots for lag in lags], pa.int64()),
             "lag_seconds": pa.array([lag.seconds for lag in lags], pa.float64()),
+            "lag_log_records": pa.array(records, pa.int64()),
             "last_update_time": pa.array([consumer.modified for consumer in found], _TIME),
         }
     )

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -925,6 +926,63 @@ def test_a_log_without_rows_of_its_own_for_pyarrow_tables_of_many_rows(warehouse
         table.write(rows)
         found = get()
     assert sorted(row["k"] for row in found) == list(range(50_000))
+
+
+def test_consumers_are_told_how_many_records_of_the_log_they_are_behind(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker, bucket="1")
+    ends = [_written(table, count) for count in (3, 2, 4)]
+    for name, position in (("new", 1), ("second", 2), ("last", 3), ("ready", 4)):
+        table.consumers.set(name, position)
+
+    def behind() -> dict[str, Any]:
+        return {row["consumer_id"]: row["lag_log_records"] for row in table.system("consumers").to_pylist()}
+
+    assert behind() == {"new": ends[2], "second": ends[2] - ends[0], "last": ends[2] - ends[1], "ready": 0}
+    assert ends[2] - ends[1] == 4 + 1  # the end of a transaction has an offset
+    heading, *rows = _said("consumers", table.path).splitlines()
+    assert "seconds behind  log records behind" in heading
+    assert {row.split()[0]: row.split()[4] for row in rows} == {name: str(lag) for name, lag in behind().items()}
+    table.expire(retain_max=1, retain_min=1, older_than=datetime.now(UTC) + timedelta(days=1))
+    assert behind()["last"] == ends[2] - ends[1]
+    for name in ("new", "second"):
+        table.consumers.drop(name)
+    table.expire(retain_max=1, retain_min=1, older_than=datetime.now(UTC) + timedelta(days=1))
+    assert behind() == {"last": None, "ready": 0}
+    assert "?" in next(row for row in _said("consumers", table.path).splitlines() if row.startswith("last"))
+
+
+@pytest.mark.parametrize("how", ["another topic", "the same topic"])
+def test_records_of_a_topic_that_was_made_again_are_all_behind(warehouse: mg.Catalog, broker: Broker, how: str) -> None:
+    table = _table(warehouse, broker, bucket="1")
+    _written(table, 9)
+    _written(table, 9)
+    table.consumers.set("reader", 3)
+    table.expire(retain_max=1, retain_min=1, older_than=datetime.now(UTC) + timedelta(days=1))
+    if how == "another topic":
+        table = table.alter([set_option("log.system", "none")])
+        table = table.alter([set_option("log.system", "kafka"), set_option("kafka.bootstrap.servers", broker.address)])
+    else:
+        topic, client = table.options["kafka.topic"], kafka.admin.AdminClient({"bootstrap.servers": broker.address})
+        client.delete_topics([topic])[topic].result()
+        commit_log._logs.clear()
+        _said("log", "repair", table.path)
+    end = _written(table, 2)
+    (lag,) = (row["lag_log_records"] for row in table.system("consumers").to_pylist())
+    assert lag == end
+
+
+def test_a_table_without_a_log_says_nothing_of_records_that_a_consumer_is_behind(warehouse: mg.Catalog) -> None:
+    table = warehouse.create_table("db.t", {"k": "INT"}, ["k"], options={"bucket": "1"})
+    table.write([{"k": 1}])
+    table.consumers.set("reader", 1)
+    assert "log records behind" not in _said("consumers", table.path)
+
+
+def _written(table: mg.Table, count: int) -> int:
+    """Write rows into one bucket; return the offset behind them."""
+    snapshot = table.write([{"k": k, "v": "a"} for k in range(count)])
+    assert snapshot is not None
+    return (snapshot.log_offsets or {})[0]
 
 
 def test_a_log_whose_records_have_all_expired_is_not_sent_again(warehouse: mg.Catalog, broker: Broker) -> None:

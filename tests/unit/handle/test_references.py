@@ -588,7 +588,10 @@ def test_system_tables_show_tags_branches_and_consumers(orders: mg.Table) -> Non
     assert list(branch) == ["branch_name", "create_time"]
     assert branch["branch_name"] == "b"
     behind, ahead = orders.system("consumers").to_pylist()
-    assert list(behind) == ["consumer_id", "next_snapshot_id", "lag_snapshots", "lag_seconds", "last_update_time"]
+    assert list(behind) == [
+        "consumer_id", "next_snapshot_id", "lag_snapshots", "lag_seconds", "lag_log_records", "last_update_time"
+    ]  # fmt: skip
+    assert behind["lag_log_records"] is None
     first, *_, newest = orders.snapshots()
     seconds = (newest.commit_time - first.commit_time).total_seconds()
     assert (behind["next_snapshot_id"], behind["lag_snapshots"]) == (2, newest.id - 1)
