@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from merganser.commit.conflict import Reads
 from merganser.commit.turns import in_rounds
 from merganser.edit.asked import check_is_newest
 from merganser.edit.assign import Assignments
@@ -61,6 +62,7 @@ class Change:
         run: where jobs run; None: on the threads of this process.
         run_compactions: where compactions that follow the commit run; None: on the threads of this process.
         seen: what the look found by which the table is as it is now.
+        computed_from: the rows of the table that a query read which gave the filter; None: none.
     """
 
     table: TableDef
@@ -74,14 +76,15 @@ class Change:
     run: RunEdits | None = None
     run_compactions: RunJobs | None = None
     seen: Look | None = None
+    computed_from: Reads | None = None
 
     def done(self) -> Snapshot | None:
         """Change the rows, and return the commit; None if no row changes.
 
         Raises:
             InvalidInputError: the merge engine has no rule for it, or a new value does not fit; nothing was written.
-            ConflictError: other commits changed the rows again and again; or a column that the call names is another
-                one by now. Nothing was written.
+            ConflictError: other commits changed the rows again and again; a column that the call names is another one
+                by now; or what the query read has changed (`overtaken` is QUERY). Nothing was written.
         """
         check_is_newest(self.table, self.action)
         named = self.where.columns | (frozenset() if self.sets is None else self.sets.named)
@@ -117,6 +120,7 @@ class Change:
 
     def _in_rows(self) -> Snapshot | None:
         session = WriteSession(self.table, self.env, commit_user=self.commit_user, changes=self.changes, seen=self.seen)
+        session.computed_from = self.computed_from
         with closing(session):
             if self.identifier is not None:
                 done, snapshot = session.applied(self.identifier)
@@ -139,7 +143,7 @@ class Change:
         counts = RowCounts(out.inserted, out.updated, out.deleted)
         if counts == RowCounts():
             session.abort()
-            if self.identifier is None:
+            if self._ends_without_commit:
                 return None
         return session.commit(self.identifier, matching.reads(snapshot), edit=RowEdit(self._operation, lambda: counts))
 
@@ -161,7 +165,7 @@ class Change:
         outcomes = self.run(jobs) if jobs else []
         messages = messages_of(transaction.table, self.env, outcomes)
         counts = sum((outcome.counts or RowCounts() for outcome in outcomes), RowCounts())
-        if counts == RowCounts() and self.identifier is None:
+        if counts == RowCounts() and self._ends_without_commit:
             return None
         edit = RowEdit(self._operation, lambda: counts)
         return transaction.finish(messages, reads=matching.reads(state.snapshot), edit=edit)
@@ -171,7 +175,7 @@ class Change:
         todo = rewriting(table, self.env, state, FilterRule(self.where, self.sets))
         outcomes = (self.run or run_here(self.env))(todo.jobs) if todo.jobs else []
         messages = todo.messages(table, self.env, outcomes)
-        if not messages and self.identifier is None:
+        if not messages and self._ends_without_commit:
             return None
         counts = sum((outcome.counts or RowCounts() for outcome in outcomes), RowCounts(deleted=todo.dropped_rows))
         matching = Matching(table, self.env, self.where, self.action)
@@ -195,7 +199,7 @@ class Change:
         if counts == RowCounts():  # what was compacted to show rows of level 0 is not needed either
             remove_uncommitted(table, self.env, messages)
             messages = []
-            if self.identifier is None:
+            if self._ends_without_commit:
                 return None
         edit = RowEdit(self._operation, lambda: counts)
         return transaction.finish(messages, reads=matching.reads(state.snapshot), edit=edit)
@@ -237,7 +241,7 @@ class Change:
         return RowCounts(deleted=rows_in(gone, vectors))
 
     def _begun(self, is_first: bool) -> Transaction:
-        return begin(
+        transaction = begin(
             self.table,
             self.env,
             commit_user=self.commit_user,
@@ -246,6 +250,13 @@ class Change:
             run=self.run_compactions,
             seen=self.seen if is_first else None,
         )
+        transaction.computed_from = self.computed_from
+        return transaction
+
+    @property
+    def _ends_without_commit(self) -> bool:
+        """Whether no commit is tried if no row changes: it would note an identifier, and check what a query read."""
+        return self.identifier is None and self.computed_from is None
 
     @property
     def _operation(self) -> str:

@@ -1,19 +1,23 @@
 """The rows of a table that a filter lets through, as of one snapshot, and what was read to find them.
 
 Rows that reads do not see before a compaction count too: a change of the rows that are there is exact only with them.
-A filter that names the keys it asks for is a lookup; any other is a scan.
+A filter that names the keys it asks for is a lookup; any other is a scan. `with_keys` makes a filter of keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import pyarrow as pa
 
-from merganser.codec.stored import stored_to_arrow
+from merganser.codec.stored import arrow_to_list, stored_to_arrow
 from merganser.commit.conflict import Reads
+from merganser.errors import InvalidInputError
+from merganser.expr import build
 from merganser.expr.predicate import Predicate, points
+from merganser.expr.tree import Column, Expression, Literal
 from merganser.lookup.lookup import shared_lookup
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
@@ -23,8 +27,12 @@ from merganser.rules.compacting import hides_level_0
 from merganser.scan.plan import may_concern
 from merganser.scan.scan import Scan, check_is_there
 from merganser.scan.source import State
+from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.write.buckets import FixedBuckets, partition_groups
+
+_LISTS_MAX: Final = 10_000
+"""Maximum number of lists in a condition on keys of several columns. Each list is tested for every row."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +114,63 @@ class Matching:
         """
         where = None if self.table.moves_keys else self.where  # a row that comes may remove one of another partition
         return Reads(snapshot, covers=lambda entry: may_concern(self.table, entry, where))
+
+
+def with_keys(keys: pa.Table, table: TableDef, action: str) -> Predicate:
+    """Return the condition that a row has one of some keys. Null equals null here.
+
+    Keys of several columns become one list per distinct value of all columns but the one with the most values.
+
+    Args:
+        keys: n keys, the columns of the primary key.
+        action: what is being done, as messages begin.
+
+    Raises:
+        InvalidInputError: they would be more than `_LISTS_MAX` lists, or one has a zero of FLOAT or DOUBLE: 0.0 and
+            -0.0 are two keys, and equal to a condition.
+    """
+    fields = [table.schema.field(name) for name in table.schema.primary_keys]
+    columns = {field.name: arrow_to_list(keys.column(field.name), field.type) for field in fields}
+    for field in fields:
+        if isinstance(field.type, t.Float | t.Double) and 0 in columns[field.name]:
+            raise InvalidInputError(
+                f"{action}: the query names a key with {field.name} = 0, which is {field.type}. 0.0 and -0.0 are two "
+                "keys, and equal to a condition, so rows of both would go. Nothing was written. Leave zeros out of the "
+                "query, and name their rows by a plain condition.",
+                column=field.name,
+            )
+    listed = max(fields, key=lambda field: len({*map(repr, columns[field.name])}))
+    others = [field for field in fields if field is not listed]
+    lists: dict[tuple[str, ...], tuple[list[Expression], list[Any]]] = {}
+    for row in zip(*columns.values(), strict=True):
+        values = dict(zip(columns, row, strict=True))
+        alike = tuple(repr(values[field.name]) for field in others)
+        if alike not in lists:
+            lists[alike] = ([_one_of(field, [values[field.name]]) for field in others], [])
+        lists[alike][1].append(values[listed.name])
+    if len(lists) > _LISTS_MAX:
+        raise InvalidInputError(
+            f"{action}: the query names keys with {len(lists):,} different values of "
+            f"{', '.join(field.name for field in others)}, and at most {_LISTS_MAX:,} are looked for in one statement. "
+            "Nothing was written. Name fewer in each of several statements.",
+            table=table.name,
+        )
+    if not lists:
+        return Predicate(Literal(False, t.Boolean()))
+    every = [_one_of(field, columns[field.name]) for field in fields] if others else []
+    each = [build.conjunction([*equal, _one_of(listed, values)]) for equal, values in lists.values()]
+    return Predicate(build.conjunction([*every, build.disjunction(each)]))
+
+
+def _one_of(field: t.Field, values: Collection[Any]) -> Expression:
+    """Return the condition that a column has one of some stored values."""
+    kind = field.type.with_nullable(True)
+    column = Column((field.name,), kind)
+    known = [Literal(value, kind) for value in values if value is not None]
+    found = [build.member(column, known)] if known else []
+    if len(known) < len(values):
+        found.append(build.is_null(column))
+    return build.disjunction(found)
 
 
 def reads_of_keys(table: TableDef, snapshot: Snapshot | None, keys: pa.Table) -> Reads:

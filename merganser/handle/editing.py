@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
+from merganser.commit.conflict import Reads
 from merganser.edit.asked import check_is_newest, filter_of
 from merganser.edit.assign import assignments
 from merganser.edit.change import Change
 from merganser.edit.joined import joining
+from merganser.edit.matching import with_keys
 from merganser.edit.merge_source import source_fields, source_of
 from merganser.edit.merging import Merge
 from merganser.erase.erasure import erasing
@@ -16,6 +20,21 @@ from merganser.erase.report import Erasure
 from merganser.expr.setting import Setting
 from merganser.handle.base import TableBase
 from merganser.meta.snapshot import Snapshot
+
+
+def delete_computed(table: EditVerbs, keys: pa.Table, computed_from: Reads | None) -> Snapshot | None:
+    """Delete the rows of keys that a query gives, if what it read of the table is as it was.
+
+    Args:
+        keys: the columns of the primary key.
+        computed_from: what the query has read of the table. None: nothing.
+
+    Raises:
+        ConflictError: it has changed; `overtaken` is QUERY, and the query has to run again.
+    """
+    definition, action = table.definition, f"cannot delete from '{table.name}'"
+    where = with_keys(keys, definition, action)
+    return Change(definition, table.env, where, None, action, computed_from=computed_from).done()
 
 
 class EditVerbs(TableBase):

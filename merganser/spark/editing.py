@@ -14,9 +14,11 @@ from typing import Any, Protocol
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from merganser.commit.conflict import Reads
 from merganser.edit.asked import filter_of
 from merganser.edit.assign import assignments
 from merganser.edit.change import Change
+from merganser.edit.matching import with_keys
 from merganser.erase.erasure import erasing
 from merganser.erase.report import Erasure
 from merganser.handle.table import Table
@@ -121,6 +123,13 @@ def erase(
     ).done()
 
 
+def delete_of_query(spark: SparkSession, table: Table, keys: pa.Table, computed_from: Reads | None) -> Snapshot | None:
+    """Delete the rows of keys that a query gives with tasks; see `delete_computed`."""
+    action = f"cannot delete from '{table.name}'"
+    where = with_keys(keys, table.definition, action)
+    return _change(spark, table, where, None, None, None, True, computed_from)
+
+
 def _change(
     spark: SparkSession,
     table: Table,
@@ -129,6 +138,7 @@ def _change(
     commit_user: str | None,
     identifier: int | None,
     changes: bool,
+    computed_from: Reads | None = None,
 ) -> Snapshot | None:
     setting = setting_of(spark, table)
     action = f"cannot delete from '{table.name}'" if sets is None else f"cannot update '{table.name}'"
@@ -143,6 +153,7 @@ def _change(
         changes,
         run=_on_tasks(spark, table.env),
         run_compactions=on_tasks(spark, table.env),
+        computed_from=computed_from,
     ).done()
 
 

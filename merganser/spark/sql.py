@@ -30,6 +30,7 @@ from sqlglot import exp
 from merganser.errors import InvalidInputError, NotFoundError
 from merganser.expr.setting import Setting
 from merganser.expr.text import Dialect, digits_of
+from merganser.handle.editing import delete_computed
 from merganser.handle.system_table import TableView
 from merganser.handle.table import Table
 from merganser.handle.writing import write_computed
@@ -41,7 +42,7 @@ from merganser.schema import types as t
 from merganser.schema.spark_json import fields_from_spark_json, spark_json_from_fields
 from merganser.spark.access import our_errors
 from merganser.spark.compaction import compact, rescale
-from merganser.spark.editing import delete, update
+from merganser.spark.editing import delete, delete_of_query, update
 from merganser.spark.fitting import fitted
 from merganser.spark.merging import merge
 from merganser.spark.names import CASE, ZONE, is_exact
@@ -400,6 +401,15 @@ class OnSpark:
         if _is_few(table):
             return table.delete(where, timezone=state.zone)
         return delete(self._spark, table, where)
+
+    def delete_keys(self, table: Table, source: Relation) -> Snapshot | None:
+        """Delete the rows whose keys a query gives."""
+        with spark_words(f"cannot delete from '{table.name}'"), our_errors(self._spark):
+            keys = source.rows.frame.toArrow()
+        reads = source.sources.reads()
+        if _is_few(table):
+            return delete_computed(table, keys, reads)
+        return delete_of_query(self._spark, table, keys, reads)
 
     def update(self, state: State, table: Table, where: str, values: Mapping[str, str]) -> Snapshot | None:
         """Update rows."""

@@ -14,6 +14,7 @@ from merganser.expr import build
 from merganser.expr.predicate import Projection
 from merganser.expr.setting import Setting
 from merganser.expr.tree import Column, Null
+from merganser.handle.editing import delete_computed
 from merganser.handle.system_table import TableView
 from merganser.handle.table import Table
 from merganser.handle.writing import write_computed
@@ -114,6 +115,10 @@ class Embedded:
 
     def delete(self, state: State, table: Table, where: str) -> Snapshot | None:
         return table.delete(where, timezone=state.zone)
+
+    def delete_keys(self, table: Table, source: Relation) -> Snapshot | None:
+        keys = source.rows.read_all()
+        return delete_computed(table, keys, source.sources.reads())
 
     def update(self, state: State, table: Table, where: str, values: Mapping[str, str]) -> Snapshot | None:
         return table.update(where, values, timezone=state.zone)

@@ -122,6 +122,9 @@ class Engine(Protocol):
 
     def delete(self, state: State, table: Table, where: str) -> Snapshot | None: ...
 
+    def delete_keys(self, table: Table, source: Relation) -> Snapshot | None:
+        """Delete the rows whose keys a query gives; it raises ConflictError as `write` does."""
+
     def update(self, state: State, table: Table, where: str, values: Mapping[str, str]) -> Snapshot | None: ...
 
     def merge(self, state: State, table: Table, source: Relation, on: str, alias: tuple[str, str]) -> Any:

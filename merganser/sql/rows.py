@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -9,12 +10,14 @@ from typing import Any, Final
 from sqlglot import exp
 
 from merganser.commit.turns import COMPUTED, WRITTEN, in_rounds
-from merganser.edit.row_changes import check_can_delete, deletes_in_files
+from merganser.edit.row_changes import check_can_delete, check_can_update, deletes_in_files
 from merganser.errors import InvalidInputError, Overtaken, UnsupportedError
 from merganser.expr.setting import Setting
 from merganser.handle.table import Table
+from merganser.options.read import DELETION_VECTORS_MERGE_ON_READ
 from merganser.options.registry import did_you_mean
 from merganser.options.write import DYNAMIC_PARTITION_OVERWRITE
+from merganser.rules.compacting import hides_level_0
 from merganser.scan.rows import counted
 from merganser.schema import types as t
 from merganser.sql import statements as s
@@ -23,7 +26,7 @@ from merganser.sql.engine import Assigned, Engine, Relation
 from merganser.sql.literals import spelled_spec, value_of
 from merganser.sql.result import Result, rows_of
 from merganser.sql.state import State
-from merganser.sql.trees import TEXT
+from merganser.sql.trees import MARK, TEXT
 from merganser.sql.unwritten import at_value, unwritten
 
 _NEW: Final = "_new_"
@@ -230,25 +233,11 @@ def _delete(state: State, engine: Engine, statement: s.Delete) -> Result:
         return Result(snapshot=engine.delete(state, table, "true"))
     where = with_session(state, statement.where)
     if _needs_query(where):
-        _check_deletes_by_query(table)
+        check_can_delete(table.definition, f"cannot delete from '{table.name}'", by_files=True)
+        if deletes_in_files(table.definition):
+            return _serial(table, lambda: _by_keys(state, engine, table, statement, where), COMPUTED)
         return _serial(table, lambda: _by_merge(state, engine, table, statement, where, None), COMPUTED)
     return Result(snapshot=engine.delete(state, table, _text(where, statement)))
-
-
-def _check_deletes_by_query(table: Table) -> None:
-    """Refuse a DELETE by a subquery from a table whose rows are taken out of files.
-
-    The files are looked at again if other writers change them, but not with the rows that a query found before.
-    """
-    action = f"delete from '{table.name}'"
-    check_can_delete(table.definition, action, by_files=True)
-    if deletes_in_files(table.definition):
-        raise InvalidInputError(
-            f"cannot {action} by a subquery: no row of kind -D removes a row of merge engine "
-            f"{table.options.get('merge-engine')}, and its files are written without rows by conditions on the rows "
-            "alone. Select the keys first, then DELETE ... WHERE key IN (values). Nothing was written.",
-            table=table.name,
-        )
 
 
 def _update(state: State, engine: Engine, statement: s.Update) -> Result:
@@ -257,6 +246,7 @@ def _update(state: State, engine: Engine, statement: s.Update) -> Result:
     values, nested = assignments(state, table, statement.assignments, qualifier)
     where = None if statement.where is None else with_session(state, statement.where)
     if nested or any(_needs_query(tree) for tree in (*values.values(), where) if tree is not None):
+        check_can_update(table.definition, f"cannot update '{table.name}'")
         return _serial(table, lambda: _by_merge(state, engine, table, statement, where, values), COMPUTED)
     texts = {column: _text(value, statement) for column, value in values.items()}
     return Result(snapshot=engine.update(state, table, "true" if where is None else _text(where, statement), texts))
@@ -370,27 +360,17 @@ def _by_merge(
     values: Mapping[str, exp.Expression] | None,
 ) -> Result:
     """Change the rows that a query finds: by their key, or in a table without one by the columns that are looked at."""
-    name = exp.to_identifier(statement.name[-1], quoted=True)
-    parts = [exp.to_identifier(part, quoted=True) for part in statement.name[:-1]]
-    source = exp.Table(
-        this=name, db=parts[-1] if parts else None, catalog=parts[0] if len(parts) > 1 else None,
-        alias=exp.TableAlias(this=exp.to_identifier(statement.alias, quoted=True)) if statement.alias else None,
-    )  # fmt: skip
     keys = list(table.primary_key) or _looked_at(table, [where, *(values or {}).values()])
-    qualifier = statement.alias or statement.name[-1]
-    chosen = [
-        exp.column(exp.to_identifier(key, quoted=True), exp.to_identifier(qualifier, quoted=True)) for key in keys
-    ]
     new = [
         exp.Alias(this=value.copy(), alias=exp.to_identifier(f"{_NEW}{i}"))  # `alias_` names a subquery as a table
         for i, value in enumerate((values or {}).values())
     ]
-    query = exp.select(*chosen, *new).from_(source)
-    if where is not None:
-        query = query.where(where)
+    query = _selected(table, statement, keys, where).select(*new, copy=False)
     if not table.primary_key:
         query = _one_per_key(query, keys, [item.alias for item in new])
-    relation = _of_columns(state, engine, table, engine.query(state, query, table), keys, list(values or {}))
+    found = engine.query(state, query, table)
+    _check_keys(table, found)
+    relation = _of_columns(state, engine, table, found, keys, list(values or {}))
     equal = "=" if table.primary_key else "<=>"
     on = " AND ".join(f"target.{_quoted(key)} {equal} source.{_quoted(key)}" for key in keys)
     merge = engine.merge(state, table, relation, on, ("target", "source"))
@@ -399,6 +379,48 @@ def _by_merge(
     else:
         merge = merge.when_matched_update({column: f"source.{_NEW}{i}" for i, column in enumerate(values)})
     return Result(snapshot=merge.execute())
+
+
+def _by_keys(state: State, engine: Engine, table: Table, statement: s.Delete, where: exp.Expression) -> Result:
+    """Delete the rows that a query finds from the files of a table in which no row of kind -D removes them."""
+    found = engine.query(state, _selected(table, statement, table.primary_key, where), table)
+    _check_keys(table, found)
+    return Result(snapshot=engine.delete_keys(table, found))
+
+
+def _selected(
+    table: Table, statement: s.Delete | s.Update, columns: Sequence[str], where: exp.Expression | None
+) -> exp.Select:
+    """Return the query of columns of the rows that a statement changes, those that wait for a compaction included."""
+    own = statement.name[-1]
+    if hides_level_0(table.definition.options):
+        own += MARK + json.dumps({DELETION_VECTORS_MERGE_ON_READ.key: "true"})
+    parts = [exp.to_identifier(part, quoted=True) for part in statement.name[:-1]]
+    source = exp.Table(
+        this=exp.to_identifier(own, quoted=True), db=parts[-1] if parts else None,
+        catalog=parts[0] if len(parts) > 1 else None,
+        alias=exp.TableAlias(this=exp.to_identifier(statement.alias, quoted=True)) if statement.alias else None,
+    )  # fmt: skip
+    qualifier = exp.to_identifier(statement.alias or statement.name[-1], quoted=True)
+    chosen = [exp.column(exp.to_identifier(name, quoted=True), qualifier.copy()) for name in columns]
+    query = exp.select(*chosen).from_(source)
+    return query if where is None else query.where(where)
+
+
+def _check_keys(table: Table, found: Relation) -> None:
+    """Refuse keys that a query gives without digits that the table stores: they would be other keys.
+
+    Raises:
+        InvalidInputError: names the column. Nothing was written.
+    """
+    for name, kind in zip(table.primary_key, found.types, strict=False):
+        own = table.schema.field(name).type
+        if _is_finer(own) and not _is_finer(kind):
+            raise InvalidInputError(
+                f"cannot change '{table.name}' by a query: its key column '{name}' is {own}, and queries on Spark have "
+                "times with six digits of a second. Nothing was written. Run the statement with catalog.sql.",
+                column=name,
+            )
 
 
 def _one_per_key(query: exp.Select, keys: Sequence[str], new: Sequence[str]) -> exp.Select:

@@ -190,6 +190,26 @@ def test_a_row_outside_of_partition_is_found_by_tasks(session: Any, with_tasks: 
     assert session.sql("SELECT count(*) FROM t").collect()[0][0] == 9
 
 
+@pytest.mark.parametrize("local_bytes", [-1, 512 << 10], ids=["tasks", "driver"])
+def test_a_subquery_deletes_from_the_files_of_a_table(
+    session: Any, monkeypatch: pytest.MonkeyPatch, local_bytes: int
+) -> None:
+    monkeypatch.setattr(spark_sql, "_LOCAL_BYTES", local_bytes)
+    session.sql(
+        "CREATE TABLE sums (id INT, part STRING, v INT, PRIMARY KEY (id, part) NOT ENFORCED) "
+        "WITH ('merge-engine' = 'aggregation', 'bucket' = '2', 'write-only' = 'true')"
+    )
+    session.sql("INSERT INTO sums VALUES (1, 'a', 1), (2, 'b', 2), (3, 'a', 3), (4, 'b', 4)")
+    session.sql("INSERT INTO sums VALUES (1, 'a', 1)")
+    deleted = session.execute(
+        "DELETE FROM sums s WHERE v < (SELECT max(v) FROM sums) AND part IN (SELECT part FROM sums WHERE id = 1)"
+    )
+    assert deleted.counts == {"deleted": 2}
+    assert rows(session.sql("SELECT id, v FROM sums")) == [(2, 2), (4, 4)]
+    with pytest.raises(InvalidInputError, match=r"^cannot update 'shop\.sums': merge engine aggregation adds"):
+        session.sql("UPDATE sums SET v = (SELECT 1)")
+
+
 def test_rows_without_a_key_are_changed_by_subqueries(session: Any) -> None:
     session.sql("CREATE TABLE log (id INT, s STRING, r ROW<x INT>, n INT)")
     session.sql("INSERT INTO log VALUES (1, 'a', NULL, 0), (1, 'a', named_struct('x', 5), 0), (NULL, NULL, NULL, 0)")

@@ -14,6 +14,7 @@ LAYOUTS = {
     "key": ", PRIMARY KEY (k) NOT ENFORCED) WITH ('bucket' = '2')",
     "key-dynamic": ", PRIMARY KEY (k) NOT ENFORCED) WITH ('bucket' = '-1')",
     "key-vectors": ", PRIMARY KEY (k) NOT ENFORCED) WITH ('bucket' = '1', 'deletion-vectors.enabled' = 'true')",
+    "key-in-files": ", PRIMARY KEY (k) NOT ENFORCED) WITH ('bucket' = '1', 'merge-engine' = 'partial-update')",
     "no-key": ")",
     "no-key-vectors": ") WITH ('deletion-vectors.enabled' = 'true')",
 }

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
+from merganser.edit import matching
 from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, SqlSyntaxError, UnsupportedError
 from merganser.sql import rows
 from merganser.sql.embedded import setting_of
@@ -484,15 +485,65 @@ def test_a_limit_of_time_keeps_all_digits_of_times(session: Session, monkeypatch
 
 
 @pytest.mark.parametrize("engine", ["aggregation", "partial-update"])
-def test_a_delete_by_a_subquery_says_why_rows_without_a_rule_stay(session: Session, engine: str) -> None:
+@pytest.mark.parametrize("key", ["id", "id, part"])
+@pytest.mark.parametrize("more", ["'bucket' = '1'", "'bucket' = '-1'", "'deletion-vectors.enabled' = 'true'"])
+def test_a_subquery_deletes_where_a_condition_does(session: Session, engine: str, key: str, more: str) -> None:
     session.sql(
-        "CREATE TABLE sums (id INT, v INT, PRIMARY KEY (id) NOT ENFORCED) "
-        f"WITH ('merge-engine' = '{engine}', 'bucket' = '1'); INSERT INTO sums VALUES (1, 1), (2, 2)"
+        f"CREATE TABLE sums (id INT, part STRING, v INT, PRIMARY KEY ({key}) NOT ENFORCED) "
+        f"WITH ('merge-engine' = '{engine}', 'write-only' = 'true', {more}); "
+        "INSERT INTO sums VALUES (1, 'a', 1), (2, 'b', 2), (3, 'a', 3), (4, 'b', 4); "
+        "INSERT INTO sums VALUES (1, 'a', 1)"
     )
-    with pytest.raises(InvalidInputError, match=rf"by a subquery: .* merge engine {engine}, .* IN \(values\)"):
-        session.sql("DELETE FROM sums WHERE id IN (SELECT id FROM orders WHERE id = 1)")
-    session.sql("DELETE FROM sums WHERE id IN (1)")
-    assert session.sql("SELECT id FROM sums").to_pylist() == [{"id": 2}]
+    result = session.execute(
+        "DELETE FROM sums s WHERE id IN (SELECT id + 1 FROM orders) OR (part = 'b' AND v > (SELECT 3))"
+    )
+    assert result.counts == {"deleted": 3}
+    assert session.sql("SELECT id FROM sums").to_pylist() == [{"id": 1}]
+    assert session.execute("DELETE FROM sums WHERE id IN (SELECT 9)").snapshot is None
+    session.sql("INSERT INTO sums VALUES (2, 'b', 5); ALTER TABLE sums COMPACT")
+    assert session.sql("SELECT v FROM sums WHERE id = 2").to_pylist() == [{"v": 5}]
+
+
+@pytest.mark.parametrize(
+    "options", ["'merge-engine' = 'first-row'", "'merge-engine' = 'aggregation', 'changelog-producer' = 'lookup'"]
+)
+def test_a_subquery_is_refused_as_a_condition_is(session: Session, options: str) -> None:
+    session.sql(f"CREATE TABLE kept (id INT, v INT, PRIMARY KEY (id) NOT ENFORCED) WITH ('bucket' = '1', {options})")
+    for statement in ("DELETE FROM kept", "UPDATE kept SET v = 2"):
+        refused = []
+        for condition in ("id = 1", "id IN (SELECT 1)"):
+            with pytest.raises(InvalidInputError) as error:
+                session.sql(f"{statement} WHERE {condition}")
+            refused.append(error.value.message.partition("\n")[0])
+        assert refused[0] == refused[1]
+
+
+def test_a_delete_by_a_query_names_no_more_keys_than_it_can_look_for(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.sql(
+        "CREATE TABLE sums (a INT, b INT, v INT, PRIMARY KEY (a, b) NOT ENFORCED) "
+        "WITH ('merge-engine' = 'aggregation', 'bucket' = '1'); INSERT INTO sums SELECT id % 4, id, 1 FROM range(40)"
+    )
+    monkeypatch.setattr(matching, "_LISTS_MAX", 3)
+    with pytest.raises(
+        InvalidInputError, match=r"keys with 4 different values of a, and at most 3 .* Nothing was written"
+    ):
+        session.sql("DELETE FROM sums WHERE b IN (SELECT id FROM range(30))")
+    assert session.execute("DELETE FROM sums WHERE a < (SELECT 3) AND b < 30").counts == {"deleted": 23}
+    assert session.sql("SELECT count(*) AS n FROM sums").to_pylist() == [{"n": 17}]
+
+
+def test_a_delete_by_a_query_takes_two_zeros_for_two_keys(session: Session) -> None:
+    session.sql(
+        "CREATE TABLE sums (k DOUBLE, j INT, v INT, PRIMARY KEY (k, j) NOT ENFORCED) "
+        "WITH ('merge-engine' = 'aggregation', 'bucket' = '1'); "
+        "INSERT INTO sums VALUES (CAST('NaN' AS DOUBLE), 1, 1), (-0.0D, 1, 2), (0.0D, 1, 3), (1.5D, 1, 4)"
+    )
+    with pytest.raises(InvalidInputError, match=r"names a key with k = 0, which is DOUBLE.* Nothing was written"):
+        session.sql("DELETE FROM sums WHERE v IN (SELECT 2)")
+    assert session.execute("DELETE FROM sums WHERE v = (SELECT 1) OR v = (SELECT 4)").counts == {"deleted": 2}
+    assert sorted(session.sql("SELECT v FROM sums")["v"].to_pylist()) == [2, 3]
 
 
 def test_a_cast_to_fewer_digits_of_a_second_cuts_in_queries_and_conditions(session: Session) -> None:
