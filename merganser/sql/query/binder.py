@@ -157,13 +157,15 @@ class _Binder:
             pushed = self._push(node.args["where"].this, scope)
         generated, more = self._generators(node, scope, ctes)
         from_ += more
-        items = self._items(node, scope, binder, generated)
-        columns = [(value.name, value.type) for value in items]
-        scope.aliases = {}
-        for value, item in zip(items, _expanded(node, scope, generated), strict=False):
-            if item is not None:
-                scope.aliases.setdefault(item.lower(), value)
+        before = len(self.references)
+        items = self._named_items(node, scope, binder, generated)
+        after = len(self.references)
         group = self._group(node, scope, binder, items)
+        if binder.are_keys_bound:
+            if len(self.references) == after:
+                del self.references[before:]  # those of subqueries, which are bound again
+            items = self._named_items(node, scope, binder, generated)
+        columns = [(value.name, value.type) for value in items]
         having = ""
         if node.args.get("having") is not None:
             having = f" HAVING ({binder.condition(node.args['having'].this, 'HAVING')})"
@@ -180,7 +182,7 @@ class _Binder:
             having += f" QUALIFY {binder.condition(node.args['qualify'].this, 'QUALIFY')}"
         distinct = " DISTINCT" if node.args.get("distinct") is not None else ""
         names = _distinct([name for name, _ in columns])
-        made = [positive_zero(value) if distinct or value.text in binder.keys else value for value in items]
+        made = [positive_zero(value) if distinct else value for value in items]
         shown = ", ".join(f"{value.text} AS {quoted(name)}" for value, name in zip(made, names, strict=True))
         text = f"SELECT{distinct} {shown}{from_}{where}{group}{having}"
         order = self._order(node, scope, binder, items, names)
@@ -215,6 +217,17 @@ class _Binder:
             joins += f" LEFT JOIN LATERAL {text} ON TRUE" if outer else f" CROSS JOIN LATERAL {text}"
             made[id(item)] = [Relation(view, columns).value(i) for i in range(len(columns))]
         return made, joins if node.args.get("from_") is not None else f" FROM (SELECT 1) AS _one{joins}"
+
+    def _named_items(
+        self, node: exp.Select, scope: Scope, binder: Expressions, generated: Mapping[int, list[Value]]
+    ) -> list[Value]:
+        """Bind the list of SELECT, and let the scope know its aliases."""
+        items = self._items(node, scope, binder, generated)
+        scope.aliases = {}
+        for value, item in zip(items, _expanded(node, scope, generated), strict=False):
+            if item is not None:
+                scope.aliases.setdefault(item.lower(), value)
+        return items
 
     def _items(
         self, node: exp.Select, scope: Scope, binder: Expressions, generated: Mapping[int, list[Value]]
@@ -529,7 +542,7 @@ class _Binder:
 
         def part(item: exp.Expression) -> str:
             if isinstance(item, exp.Literal) and not item.is_string:
-                return _ordinal(item, items, "GROUP BY").text
+                return noted(_ordinal(item, items, "GROUP BY"))
             if isinstance(item, exp.Tuple):
                 return "(" + ", ".join(one(inner) for inner in item.expressions) + ")"
             if isinstance(item, exp.Paren):
@@ -540,11 +553,16 @@ class _Binder:
             if isinstance(item, exp.GroupingSets):
                 return f"GROUPING SETS ({', '.join(_set(inner, one) for inner in item.expressions)})"
             try:
-                return binder.value(item).text
+                return noted(binder.value(item))
             except InvalidInputError:
                 if isinstance(item, exp.Column) and not item.table and item.name.lower() in aliases:
-                    return aliases[item.name.lower()].text
+                    return noted(aliases[item.name.lower()])
                 raise
+
+        def noted(value: Value) -> str:
+            if positive_zero(value) is not value:  # what is computed from the key sees the zero of the group
+                binder.are_keys_bound = True
+            return value.text
 
         parts = [one(item) for item in group.expressions]
         for key, word in (("rollup", "ROLLUP"), ("cube", "CUBE")):

@@ -31,6 +31,7 @@ from merganser.sql.query.functions import (
     literal_text,
     now_functions,
     pattern,
+    positive_zero,
     row_of,
     sort_key,
     sorted_by,
@@ -92,6 +93,7 @@ class Expressions:
         self.in_aggregate = False
         self.grouping: list[Value] | None = None  # of which grouping() is asked
         self.keys: Sequence[str] = ()  # of GROUP BY
+        self.are_keys_bound = False  # values of keys are those of the groups
 
     def value(self, node: exp.Expression) -> Value:
         """Return the value of an expression.
@@ -101,6 +103,8 @@ class Expressions:
             UnsupportedError: something that this process does not compute as Spark does.
         """
         found = self._value(node)
+        if self.are_keys_bound and not self.in_aggregate and found.text in self.keys:
+            found = positive_zero(found)
         if node.args.get("negate") and not isinstance(node.expression, exp.Any | exp.All):  # NOT LIKE and the like
             found = Value(f"(NOT {found.text})", t.Boolean(), f"(NOT {found.name})")
         return found if found.name or isinstance(node, exp.Literal) else found.named(_text(node))
@@ -561,7 +565,9 @@ class Expressions:
         return added(unit, first, second) if name in ADDS else difference(unit, first, second)
 
     def _grouping(self, name: str, arguments: Sequence[exp.Expression]) -> Value:
+        bound, self.are_keys_bound = self.are_keys_bound, False
         values = [self.value(argument) for argument in arguments]
+        self.are_keys_bound = bound
         if name == "grouping" and len(values) != 1:
             raise InvalidInputError(f"cannot call grouping with {len(values)} arguments: it takes 1.")
         self.grouping = [*(self.grouping or []), *values]

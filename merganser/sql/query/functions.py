@@ -125,6 +125,9 @@ def _extreme(name: str, sign: str) -> Make:
     def make(values: list[Value]) -> Value:
         kind = common(values, f"call {name}")
         refuse_nested(kind, name)
+        if isinstance(kind, t.Float):  # of FLOATs, DuckDB gives 0.0 for -0.0
+            wide = ", ".join(f"CAST({to(value, kind)} AS DOUBLE)" for value in values)
+            return Value(f"CAST({name}({wide}) AS FLOAT)", kind)
         return Value(f"{name}({', '.join(to(value, kind) for value in values)})", kind)
 
     return make
@@ -700,6 +703,9 @@ def _of_array(name: str, text: str, result: str = "same") -> tuple[str, Function
         kind = element_of(values[0], name)
         if result == "element":
             refuse_nested(kind, name)
+            if isinstance(kind, FLOATS):  # of 0.0 and -0.0, Spark keeps the first
+                first = f"_a[list_position(_a, {text.format('_a')})]"
+                return Value(f"list_transform([{values[0].text}], lambda _a: {first})[1]", kind)
         made = {"same": values[0].type, "element": kind, "int": t.Int()}[result]
         return Value(text.format(*(value.text for value in values)), made)
 
@@ -962,8 +968,10 @@ def _peak(name: str) -> Make:
             return Value(_over(f"arg_{name}", text, sorted_by(text, kind)), kind)
         if isinstance(kind, FLOATS) and name in ("min", "max"):
             # DuckDB answers min and max of a bare column from the bounds of its files. Those of floating point numbers
-            # are no values of rows: they may leave NaN out, and have -0.0 in place of 0.0.
-            text = f"greatest({text})"
+            # are no values of rows: they may leave NaN out, and have -0.0 in place of 0.0. And of 0.0 and -0.0, Spark
+            # keeps the first, DuckDB the last, and of FLOATs 0.0.
+            wide = f"CAST({text} AS DOUBLE)"
+            return Value(f"CAST({_over(f'arg_{name}', wide, wide)} AS {duck(kind)})", kind)
         return Value(_over(name, text), kind)
 
     return make
