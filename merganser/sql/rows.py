@@ -24,6 +24,7 @@ from merganser.sql import statements as s
 from merganser.sql.dialect import Queries
 from merganser.sql.engine import Assigned, Engine, Relation
 from merganser.sql.literals import spelled_spec, value_of
+from merganser.sql.query.kinds import is_fine
 from merganser.sql.result import Result, rows_of
 from merganser.sql.state import State
 from merganser.sql.trees import MARK, TEXT
@@ -415,7 +416,7 @@ def _check_keys(table: Table, found: Relation) -> None:
     """
     for name, kind in zip(table.primary_key, found.types, strict=False):
         own = table.schema.field(name).type
-        if _is_finer(own) and not _is_finer(kind):
+        if is_fine(own) and not is_fine(kind):
             raise InvalidInputError(
                 f"cannot change '{table.name}' by a query: its key column '{name}' is {own}, and queries on Spark have "
                 "times with six digits of a second. Nothing was written. Run the statement with catalog.sql.",
@@ -460,7 +461,8 @@ def _looked_at(table: Table, trees: Sequence[exp.Expression | None]) -> list[str
     """
     names = {part.name.lower() for tree in trees if tree for node in tree.find_all(exp.Column) for part in node.parts}
     fields = table.schema.fields
-    plain = [field.name for field in fields if not (t.is_nested(field.type) or _is_finer(field.type))]
+    # Queries on Spark see six digits of times.
+    plain = [field.name for field in fields if not (t.is_nested(field.type) or is_fine(field.type))]
     found = [field.name for field in fields if field.name.lower() in names] or plain[:1] or [fields[0].name]
     other = [name for name in found if name not in plain]
     if other:
@@ -472,11 +474,6 @@ def _looked_at(table: Table, trees: Sequence[exp.Expression | None]) -> list[str
             column=other[0],
         )
     return found
-
-
-def _is_finer(kind: t.DataType) -> bool:
-    """Return whether values have digits behind the microseconds, which queries do not see."""
-    return isinstance(kind, t.Timestamp | t.LocalZonedTimestamp) and kind.precision > 6
 
 
 def _quoted(name: str) -> str:

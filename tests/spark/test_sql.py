@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import merganser as mg
@@ -208,6 +209,23 @@ def test_a_subquery_deletes_from_the_files_of_a_table(
     assert rows(session.sql("SELECT id, v FROM sums")) == [(2, 2), (4, 4)]
     with pytest.raises(InvalidInputError, match=r"^cannot update 'shop\.sums': merge engine aggregation adds"):
         session.sql("UPDATE sums SET v = (SELECT 1)")
+
+
+def test_times_of_nine_digits_are_cut_to_six_and_are_no_keys_of_a_query(session: Any, catalog: mg.Catalog) -> None:
+    session.sql("CREATE TABLE fine (at TIMESTAMP(9), v INT, PRIMARY KEY (at) NOT ENFORCED) WITH ('bucket' = '1')")
+    nanos = [1_767_225_600_000_000_501, 1_767_225_600_000_000_999, -1]
+    at = pa.array(nanos, pa.timestamp("ns"))
+    catalog.table("shop.fine").write(pa.table({"at": at, "v": pa.array([1, 2, 3], pa.int32())}))
+    found = session.sql("SELECT at, count(*) AS n FROM fine GROUP BY at").toArrow()
+    micros = found["at"].cast(pa.int64()).to_pylist()
+    assert sorted(zip(micros, found["n"].to_pylist(), strict=True)) == [(-1, 1), (1_767_225_600_000_000, 2)]
+    for statement in ("UPDATE fine SET v = 9 WHERE v = (SELECT 1)", "DELETE FROM fine WHERE v = (SELECT 1)"):
+        with pytest.raises(
+            InvalidInputError, match=r"key column 'at' is TIMESTAMP\(9\).* six digits .* Nothing was written"
+        ):
+            session.sql(statement)
+    session.sql("UPDATE fine SET v = 9 WHERE v = 1")
+    assert sorted(catalog.table("shop.fine").read().to_arrow()["at"].cast(pa.int64()).to_pylist()) == sorted(nanos)
 
 
 def test_rows_without_a_key_are_changed_by_subqueries(session: Any) -> None:

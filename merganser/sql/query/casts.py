@@ -22,7 +22,9 @@ from merganser.sql.query.kinds import (
     Value,
     as_decimal,
     bounded,
+    coarse,
     duck,
+    is_fine,
     is_null,
     is_number,
     same,
@@ -87,6 +89,13 @@ MACROS: Final = (
     """CREATE MACRO _earlier(c, x) AS CASE WHEN CAST(c - to_minutes(60) AS TIMESTAMP) = x THEN c - to_minutes(60)
        WHEN CAST(c - to_minutes(30) AS TIMESTAMP) = x THEN c - to_minutes(30)
        WHEN CAST(c - to_minutes(120) AS TIMESTAMP) = x THEN c - to_minutes(120) ELSE c END""",
+    # times of nine digits of a second, and the six digits below and above them
+    """CREATE MACRO _nine(x) AS make_timestamp_ns(epoch_us(x) * 1000)""",
+    """CREATE MACRO _nine_text(s, x) AS make_timestamp_ns(epoch_us(x) * 1000 +
+       coalesce(TRY_CAST(rpad(regexp_extract(s, '\\.[0-9]{6}([0-9]{1,3})', 1), 3, '0') AS BIGINT), 0))""",
+    """CREATE MACRO _rest_of_nine(x) AS ((epoch_ns(x) % 1000) + 1000) % 1000""",
+    """CREATE MACRO _micros_below(x) AS (epoch_ns(x) - _rest_of_nine(x)) // 1000""",
+    """CREATE MACRO _micros_above(x) AS _micros_below(x) + CASE WHEN _rest_of_nine(x) > 0 THEN 1 ELSE 0 END""",
     """CREATE MACRO _instant(x) AS _earlier(CAST(x AS TIMESTAMPTZ), x)""",
     # an instant some days or months later by the wall clock: with the offset that it has, if the wall clock has it too
     """CREATE MACRO _at(x, wall) AS CASE
@@ -134,6 +143,11 @@ def _cast(value: Value, given: t.DataType, kind: t.DataType, tries: bool) -> str
         return f"CAST(NULL AS {target})"
     if same(given, kind):
         return x if isinstance(kind, (*TEXTS, *MOMENTS)) or duck(given) == target else plain
+    if isinstance(given, MOMENTS) and is_fine(given):
+        return _cast(Value(_below(x, given), coarse(given)), coarse(given), kind, tries)
+    if isinstance(kind, MOMENTS) and is_fine(kind):
+        made = _cast(value, given, coarse(kind), tries)
+        return f"_nine_text({x}, {made})" if isinstance(given, TEXTS) else f"_nine({made})"
     match given, kind:
         case (Interval(), _):
             return cast_interval(x, given, kind, target, name) or _refuse(given, kind)
@@ -182,6 +196,24 @@ def _cast(value: Value, given: t.DataType, kind: t.DataType, tries: bool) -> str
         case _ if isinstance(given, BYTES) and isinstance(kind, BYTES):
             return x
     return _refuse(given, kind)
+
+
+def _below(x: str, kind: t.DataType, which: str = "below") -> str:
+    """Return a time of nine digits with six digits: the nearest one that is not later, or not earlier (`above`)."""
+    zone = "tz" if isinstance(kind, t.LocalZonedTimestamp) else ""
+    return f"make_timestamp{zone}(_micros_{which}({x}))"
+
+
+def with_six_digits(value: Value) -> Value:
+    """Return a value whose times have the six digits of a second that functions compute with."""
+    return cast(value, coarse(value.type)) if is_fine(value.type) else value
+
+
+def around(value: Value) -> tuple[Value, Value]:
+    """Return a time of nine digits with six digits: the nearest ones that are not later, and not earlier."""
+    kind = coarse(value.type)
+    low, high = (Value(_below(value.text, kind, which), kind, value.name) for which in ("below", "above"))
+    return low, high
 
 
 def _inside(x: str, given: t.DataType, kind: t.DataType, tries: bool) -> str:

@@ -23,7 +23,7 @@ from merganser.sql.query.bound import BoundQuery, Reference
 from merganser.sql.query.casts import FAILED, MACROS
 from merganser.sql.query.json_functions import JSON_MACROS, ON_SPARK
 from merganser.sql.query.keys import looked_up
-from merganser.sql.query.kinds import Interval
+from merganser.sql.query.kinds import Interval, is_fine
 from merganser.sql.query.texts import macros
 from merganser.sql.query.views import Views
 
@@ -105,7 +105,7 @@ def run(bound: BoundQuery, limits: Limits = NO_LIMITS, *, running: Running | Non
         InvalidInputError: a value overflows, does not cast, or a division by zero.
     """
     schema = pa.schema([pa.field(n, _arrow(k)) for n, k in zip(bound.names, bound.types, strict=True)])
-    if bound.plain is not None and (limits.seconds is None or any(_is_fine(kind) for kind in bound.types)):
+    if bound.plain is not None and (limits.seconds is None or any(is_fine(kind) for kind in bound.types)):
         return Batches(schema, _read(bound.references[0], bound.plain, schema, limits.seconds))
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -266,20 +266,6 @@ class Held:
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
         yield from self.rows.to_batches()
-
-
-def _is_fine(kind: t.DataType) -> bool:
-    """Return whether values hold times of more than six digits of a second, which DuckDB would round."""
-    match kind:
-        case t.Timestamp() | t.LocalZonedTimestamp():
-            return kind.precision > 6
-        case t.Array() | t.Multiset():
-            return _is_fine(kind.element)
-        case t.Map():
-            return _is_fine(kind.key) or _is_fine(kind.value)
-        case t.Row():
-            return any(_is_fine(f.type) for f in kind.fields)
-    return False
 
 
 def _read(

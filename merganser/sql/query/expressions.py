@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -20,7 +21,7 @@ from merganser.schema.types_text import parse_type
 from merganser.sql.dialect import CAST, SUBSTR, Queries
 from merganser.sql.places import placed
 from merganser.sql.query.arrays import ARRAYS, HIGHER, Lambda
-from merganser.sql.query.casts import arithmetic, cast, to
+from merganser.sql.query.casts import arithmetic, around, cast, to, with_six_digits
 from merganser.sql.query.functions import (
     AGGREGATES,
     BEHIND,
@@ -44,10 +45,13 @@ from merganser.sql.query.kinds import (
     TEXTS,
     Interval,
     Value,
+    coarse,
     common,
     duck,
+    is_fine,
     is_null,
     is_number,
+    same,
     string,
     wider_of,
 )
@@ -60,9 +64,17 @@ if TYPE_CHECKING:
 
 _COMPARISONS: Final = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _ARITHMETIC: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.IntDiv: "DIV"}
+_NINE: Final = re.compile(r"\.[0-9]{7}")
+_TURNED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _BITS: Final = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "xor"}
 _OF_VALUES: Final = ("lag", "lead", "first_value", "last_value", "first", "last", "nth_value")
 """Window functions whose values have the type of their argument."""
+_WHOLE: Final = (
+    "coalesce", "nvl", "ifnull", "if", "nullif", "nvl2", "greatest", "least", "isnull", "isnotnull", "array", "map",
+    "named_struct", "struct", "row", "element_at", "map_keys", "map_values", "min", "max", "count", "any_value",
+    "first", "last", "collect_list", "array_agg", "collect_set", "max_by", "min_by",
+)  # fmt: skip
+"""Functions that take values as they are, with all digits of times."""
 KEYS: Final = "\x03"
 """Stands for all keys of GROUP BY until they are known."""
 SPEC: Final = "\x04{}\x05"
@@ -120,6 +132,10 @@ class Expressions:
             inner = self.value(given)
             return found.named(inner.own) if inner.own == inner.name else found
         return found
+
+    def computed(self, node: exp.Expression) -> Value:
+        """Return the value of an expression as functions compute with it: times have six digits of a second."""
+        return with_six_digits(self.value(node))
 
     def condition(self, node: exp.Expression, what: str) -> str:
         """Return the text of a condition; see `tested`."""
@@ -335,6 +351,7 @@ class Expressions:
 
     def _compared(self, left: exp.Expression, right: exp.Expression, sign: str) -> Value:
         a, b = self.value(left), self.value(right)
+        a, b = _of_literal(left, a, b), _of_literal(right, b, a)
         wide = wider_of(a, b)
         if wide is None:
             raise InvalidInputError(
@@ -342,6 +359,9 @@ class Expressions:
             )
         if isinstance(wide, t.Map | t.Multiset):
             raise InvalidInputError(f"cannot compare {a.name} {sign} {b.name}: MAPs do not compare.")
+        texts = any(isinstance(value.type, TEXTS) for value in (a, b))
+        if isinstance(wide, MOMENTS) and is_fine(wide) and not (texts or same(a.type, b.type)):
+            return _compared_around(a, b, sign)
         made = _comparison(a, b, wide, sign)
         constant = b if isinstance(a.type, t.Timestamp) else a
         if not isinstance(wide, t.LocalZonedTimestamp) or not isinstance((b if constant is a else a).type, t.Timestamp):
@@ -361,8 +381,8 @@ class Expressions:
             for moment, interval in pairs:
                 if isinstance(interval, exp.Interval) and (found := self._shifted(moment, interval, op)) is not None:
                     return found
-        left = self.value(node.left)
-        right = (listed(node.right) if op in "+-" else None) or self.value(node.right)
+        left = self.computed(node.left)
+        right = (listed(node.right) if op in "+-" else None) or self.computed(node.right)
         if op in "+-" and isinstance(left.type, (t.Date, *MOMENTS)) and isinstance(right.type, Interval):
             return moved(op, left, right)
         if op == "+" and isinstance(left.type, Interval) and isinstance(right.type, (t.Date, *MOMENTS)):
@@ -378,7 +398,7 @@ class Expressions:
 
     def _shifted(self, moment: exp.Expression, interval: exp.Interval, op: str) -> Value | None:
         """Return a date or a time plus or minus whole units; None if there is something else."""
-        value = self.value(moment)
+        value = self.computed(moment)
         number, unit = interval.this, unit_of(interval)
         count = number.name if isinstance(number, exp.Literal) else None
         if isinstance(value.type, Interval) or unit not in _UNITS or count is None or not count.lstrip("-").isdigit():
@@ -411,7 +431,7 @@ class Expressions:
         kind = common([item, *options], "compare with IN")
         text = f"({to(item, kind)} IN ({', '.join(to(option, kind) for option in options)}))"
         nulls = any(isinstance(option, exp.Null) for option in node.expressions)
-        if isinstance(kind, t.LocalZonedTimestamp) and not nulls:
+        if (isinstance(kind, t.LocalZonedTimestamp) or is_fine(kind)) and not nulls:
             each = [self._compared(node.this, option, "=").text for option in node.expressions]
             text = f"({' OR '.join(each)})"
         return Value(text, t.Boolean(), f"({item.name} IN ({', '.join(option.name for option in options)}))")
@@ -504,7 +524,7 @@ class Expressions:
         raise InvalidInputError(f"'{base.name}' is {base.type}, and has no elements.")
 
     def _extract(self, node: exp.Extract) -> Value:
-        value = self.value(node.expression)
+        value = self.computed(node.expression)
         return extracted(node.this.name, value).named(f"extract({node.this.name} FROM {value.name})")
 
     def _trim(self, node: exp.Trim) -> Value:
@@ -561,7 +581,7 @@ class Expressions:
         if not isinstance(arguments[0], exp.Column | exp.Var):
             raise InvalidInputError(f"cannot call {name}: {_text(arguments[0])} is no unit such as MONTH.")
         unit = arguments[0].name.upper()
-        first, second = (self.value(argument) for argument in arguments[1:])
+        first, second = (self.computed(argument) for argument in arguments[1:])
         return added(unit, first, second) if name in ADDS else difference(unit, first, second)
 
     def _grouping(self, name: str, arguments: Sequence[exp.Expression]) -> Value:
@@ -583,7 +603,7 @@ class Expressions:
         )
 
     def _call(self, name: str, function: Function, arguments: Sequence[exp.Expression]) -> Value:
-        values = [self.value(argument) for argument in arguments]
+        values = [self.value(argument) if name in _WHOLE else self.computed(argument) for argument in arguments]
         check_count(name, function, len(values))
         return function.make(values).named(called(name, [value.name for value in values]))
 
@@ -596,7 +616,7 @@ class Expressions:
                 f"cannot call {name} with {len(arguments)} arguments: it takes {function.plain} and then "
                 f"{'a lambda' if most == 1 else f'{most - function.optional} to {most} lambdas'}."
             )
-        values = [self.value(argument) for argument in plain]
+        values = [self.computed(argument) for argument in plain]
         shown = [value.name for value in values]
         lambdas = []
         for node, counts in zip(given, function.counts, strict=False):
@@ -643,7 +663,7 @@ class Expressions:
         if distinct and over is not None:
             raise InvalidInputError(f"cannot compute {_text(node)} over a window: it has DISTINCT.")
         self.in_aggregate = over is None
-        values = [self.value(argument) for argument in arguments]
+        values = [self.value(argument) if name in _WHOLE else self.computed(argument) for argument in arguments]
         self.in_aggregate = False
         check_count(name, AGGREGATES[name], len(values))
         if is_null_only(values) and name in ("min", "max"):
@@ -773,6 +793,37 @@ def _comparison(a: Value, b: Value, kind: t.DataType, sign: str) -> Value:
             f"CASE WHEN {known} THEN {sorted_by(one, kind)} {sign} {sorted_by(other, kind)} END", t.Boolean(), name
         )
     return Value(f"({one} {sign} {other})", t.Boolean(), name)
+
+
+def _of_literal(node: exp.Expression, value: Value, other: Value) -> Value:
+    """Return a literal time that meets one of nine digits of a second: with as many digits as it is written with.
+
+    Not all times of fewer digits are in the range of those of nine.
+    """
+    is_typed = isinstance(node, exp.Cast) and _is_literal(node) and type(value.type) is type(other.type)
+    if not (isinstance(other.type, MOMENTS) and is_fine(other.type) and (is_typed or value.is_text)):
+        return value
+    literal = _literal(node.this) if is_typed else value
+    kind = other.type if _NINE.search(literal.text) else coarse(other.type)
+    return replace(cast(literal, kind), name=value.name)
+
+
+def _compared_around(a: Value, b: Value, sign: str) -> Value:
+    """Return a comparison of a time of nine digits of a second with one of fewer, which may be out of range of nine."""
+    if not is_fine(a.type):
+        turned = _compared_around(b, a, _TURNED.get(sign, sign))
+        return replace(turned, name=_comparison(a, b, coarse(b.type), sign).name)
+    kind = coarse(a.type)
+    low, high = around(a)
+    match sign:
+        case "<" | ">=":
+            text = _comparison(low, b, kind, sign).text
+        case "<=" | ">":
+            text = _comparison(high, b, kind, sign).text
+        case _:
+            word = "AND" if sign in ("=", "<=>") else "OR"
+            text = f"({_comparison(low, b, kind, sign).text} {word} {_comparison(high, b, kind, sign).text})"
+    return Value(text, t.Boolean(), _comparison(a, b, kind, sign).name)
 
 
 def _shifted_name(value: Value, op: str, unit: str, count: int) -> str:

@@ -15,6 +15,8 @@ FLOATS: Final = (t.Float, t.Double)
 TEXTS: Final = (t.VarChar, t.Char)
 BYTES: Final = (t.VarBinary, t.Binary)
 MOMENTS: Final = (t.Timestamp, t.LocalZonedTimestamp)
+DIGITS: Final = 6
+"""Digits of a second that functions compute with, as Spark does. Columns of tables may have up to nine."""
 _DIGITS: Final = {t.TinyInt: 3, t.SmallInt: 5, t.Int: 10, t.BigInt: 20}
 _PLAIN: Final = {
     t.Boolean: "BOOLEAN", t.TinyInt: "TINYINT", t.SmallInt: "SMALLINT", t.Int: "INTEGER", t.BigInt: "BIGINT",
@@ -87,6 +89,34 @@ def is_number(kind: t.DataType) -> bool:
     return isinstance(kind, (*WHOLE, *FLOATS, t.Decimal))
 
 
+def is_fine(kind: t.DataType) -> bool:
+    """Return whether values hold times of more than six digits of a second, also inside."""
+    match kind:
+        case t.Timestamp() | t.LocalZonedTimestamp():
+            return kind.precision > DIGITS
+        case t.Array() | t.Multiset():
+            return is_fine(kind.element)
+        case t.Map():
+            return is_fine(kind.key) or is_fine(kind.value)
+        case t.Row():
+            return any(is_fine(f.type) for f in kind.fields)
+    return False
+
+
+def coarse(kind: t.DataType) -> t.DataType:
+    """Return a type whose times have at most six digits of a second."""
+    match kind:
+        case t.Timestamp() | t.LocalZonedTimestamp():
+            return replace(kind, precision=min(kind.precision, DIGITS))
+        case t.Array() | t.Multiset():
+            return replace(kind, element=coarse(kind.element))
+        case t.Map():
+            return replace(kind, key=coarse(kind.key), value=coarse(kind.value))
+        case t.Row():
+            return replace(kind, fields=tuple(replace(f, type=coarse(f.type)) for f in kind.fields))
+    return kind
+
+
 def duck(kind: t.DataType) -> str:
     """Return the name of a type in DuckDB.
 
@@ -106,6 +136,8 @@ def duck(kind: t.DataType) -> str:
             return "STRUCT(" + ", ".join(f"{quoted(f.name)} {duck(f.type)}" for f in kind.fields) + ")"
     if isinstance(kind, Interval):
         return "BIGINT"  # its microseconds
+    if isinstance(kind, MOMENTS) and is_fine(kind):
+        return "TIMESTAMP_NS"  # also of an instant, by the wall clock of UTC
     if type(kind) in _PLAIN:
         return _PLAIN[type(kind)]
     raise UnsupportedError(f"cannot compute with {kind} in this process. Run the statement on Spark.")
@@ -182,7 +214,10 @@ def wider_of(left: Value, right: Value) -> t.DataType | None:
         return max(a, b, key=lambda kind: kind.precision)
     moments = [kind for kind in (a, b) if isinstance(kind, MOMENTS)]
     if moments and all(isinstance(kind, (t.Date, *MOMENTS)) for kind in (a, b)):
-        return next((kind for kind in moments if isinstance(kind, t.LocalZonedTimestamp)), moments[0])
+        zoned = [kind for kind in moments if isinstance(kind, t.LocalZonedTimestamp)]
+        if zoned and len(zoned) < len(moments):
+            return coarse(zoned[0])
+        return next((kind for kind in moments if is_fine(kind)), moments[0])
     if isinstance(a, t.Array) and isinstance(b, t.Array):
         inner = wider_of(Value("", a.element), Value("", b.element))
         return None if inner is None else t.Array(element=inner)
@@ -201,7 +236,9 @@ def same(a: t.DataType, b: t.DataType) -> bool:
     """Return whether two types are one for DuckDB and for Spark."""
     if isinstance(a, TEXTS) and isinstance(b, TEXTS):
         return True
-    if isinstance(a, (Interval, *MOMENTS)) and type(a) is type(b):
+    if isinstance(a, MOMENTS) and type(a) is type(b):
+        return is_fine(a) == is_fine(b)
+    if isinstance(a, Interval) and isinstance(b, Interval):
         return True
     return a.with_nullable(True) == b.with_nullable(True)
 
