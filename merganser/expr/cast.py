@@ -101,12 +101,13 @@ def _to_integer(values: Values, source: t.DataType, target: t.DataType) -> Value
         inside = pc.and_(pc.greater_equal(whole, low), pc.less(whole, high))
         fail(values, pc.invert(inside), target)
         return whole.cast(arrow_type(target), safe=False)
+    given = values
     if isinstance(source, t.Decimal):
         values = truncated(values).cast(pa.decimal128(38, 0))
     limit = 2 ** (bits - 1)
     if isinstance(source, t.Decimal):
         low_value, high_value = (pa.scalar(Decimal(v), pa.decimal128(38, 0)) for v in (-limit, limit))
-        fail(values, pc.or_(pc.less(values, low_value), pc.greater_equal(values, high_value)), target)
+        fail(given, pc.or_(pc.less(values, low_value), pc.greater_equal(values, high_value)), target)
     elif INTEGER_BITS[type(source)] > bits:
         fail(values, pc.or_(pc.less(values, -limit), pc.greater_equal(values, limit)), target)
     return values.cast(arrow_type(target))
@@ -119,17 +120,22 @@ def _to_decimal(values: Values, source: t.DataType, target: t.Decimal) -> Values
         numbers = pc.if_else(pc.is_finite(numbers), numbers, pa.scalar(None, pa.float64()))
         bound = 10.0 ** (target.precision - target.scale)
         fail(values, pc.greater_equal(pc.abs(numbers), bound), target)
-        return fit_decimal(_shortest(numbers, target.scale), target)
+        return fit_decimal(_shortest(numbers, target.scale), target, values)
     exact = decimal_of(source)
-    return fit_decimal(values.cast(arrow_type(exact)).cast(pa.decimal256(exact.precision, exact.scale)), target)
+    wide = values.cast(arrow_type(exact)).cast(pa.decimal256(exact.precision, exact.scale))
+    return fit_decimal(wide, target, values)
 
 
-def fit_decimal(values: Values, target: t.Decimal) -> Values:
+def fit_decimal(values: Values, target: t.Decimal, given: Values | None = None) -> Values:
     """Return decimals of any width at the precision and scale of a type, rounded half away from zero.
+
+    Args:
+        given: what messages show in place of the decimals; None: these.
 
     Raises:
         InvalidInputError: a value has more digits before the point than the type.
     """
+    given = values if given is None else given
     kind = values.type
     if kind.scale > target.scale:
         # One digit of room: 9.99 rounds to 10.0.
@@ -139,7 +145,7 @@ def fit_decimal(values: Values, target: t.Decimal) -> Values:
     whole = max(values.type.precision - values.type.scale, 1)
     if whole > target.precision - target.scale:
         large = pc.greater_equal(truncated(pc.abs(values)).cast(pa.decimal256(min(whole + 1, 76), 0)), bound)
-        fail(values, large, target)
+        fail(given, large, target)
     return values.cast(arrow_type(target))
 
 
@@ -312,7 +318,7 @@ def _decimal_from_text(values: Values, text: Values, target: t.Decimal) -> Value
     wide = pa.decimal256(76, 38)
     try:
         # Digits past the 38th after the point cannot change a rounding at most 38 digits deep, except by cutting.
-        return fit_decimal(text.cast(wide), target)
+        return fit_decimal(text.cast(wide), target, values)
     except pa.ArrowInvalid as error:
         raise InvalidInputError(f"cannot CAST text AS {target.with_nullable(True)}: {error}") from None
 

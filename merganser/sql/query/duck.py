@@ -32,6 +32,11 @@ _CANDIDATES: Final = re.compile(r"\n.*", re.DOTALL)
 _BOUNDED: Final = (2, 0, 1)
 """Oldest version of DuckDB known to drop cached footers of files if memory is short. They halve the time to plan."""
 
+_TOO_LARGE: Final = re.compile(r"Overflow in \w+ of (?:INT128|HUGEINT|DECIMAL)\b")
+"""Messages that show the digits of a DECIMAL, or a step of a computation, in place of the value."""
+_NAMES: Final = {"INT8": "TINYINT", "INT16": "SMALLINT", "INT32": "INT", "INT64": "BIGINT"}
+_TYPES: Final = re.compile(rf"(?<=\btype )({'|'.join(_NAMES)})\b")
+
 _OPEN = threading.Lock()
 _OF_FILES: Final = (duckdb.IOException, duckdb.InvalidInputException)
 
@@ -296,6 +301,9 @@ def told(error: Exception, timeout: float | None = None) -> Exception:
             f"any_value({found[1]}).",
             column=found[1],
         )
+    if _TOO_LARGE.search(text):
+        return InvalidInputError("cannot run the query: overflow. The result has more than the 38 digits of a DECIMAL.")
+    text = _TYPES.sub(lambda found: _NAMES[found[1]], text)
     if text.endswith(ON_SPARK):
         return UnsupportedError(text)
     if isinstance(error, duckdb.NotImplementedException):

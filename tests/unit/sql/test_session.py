@@ -546,6 +546,25 @@ def test_a_delete_by_a_query_takes_two_zeros_for_two_keys(session: Session) -> N
     assert sorted(session.sql("SELECT v FROM sums")["v"].to_pylist()) == [2, 3]
 
 
+def test_an_overflow_shows_the_value_as_it_was_given(session: Session) -> None:
+    session.sql("CREATE TABLE m (id INT, m DECIMAL(10, 2)); INSERT INTO m VALUES (1, 99999999.99)")
+    for statement, value in (
+        ("INSERT INTO m VALUES (1, 99999999.999)", "'99999999.999'"),
+        ("UPDATE m SET m = m * 10.555", "'1055499999.89445'"),
+        ("UPDATE m SET m = CAST(concat(m, '9') AS DECIMAL(9, 2))", "'99999999.999'"),
+        ("UPDATE m SET m = 123456789.999D", "'123456789.999'"),
+        ("DELETE FROM m WHERE CAST(m + 0.001 AS TINYINT) > 0", "'99999999.991'"),
+    ):
+        with pytest.raises(InvalidInputError, match=f"cannot CAST {value} AS .* Nothing was written"):
+            session.sql(statement)
+    with pytest.raises(InvalidInputError, match=r"overflow\. The result has more than the 38 digits of a DECIMAL\.$"):
+        session.sql(f"SELECT {'9' * 38} + m FROM (SELECT {'9' * 38} AS m)")
+    with pytest.raises(InvalidInputError, match=r'Casting value "999\.999" to type DECIMAL\(5,2\)'):
+        session.sql("SELECT CAST(999.999 AS DECIMAL(5, 2))")
+    with pytest.raises(InvalidInputError, match="to type TINYINT"):
+        session.sql("SELECT CAST(300.7 AS TINYINT)")
+
+
 def test_a_cast_to_fewer_digits_of_a_second_cuts_in_queries_and_conditions(session: Session) -> None:
     session.sql("CREATE TABLE moments (id INT, at TIMESTAMP(6), z TIMESTAMP_LTZ(6))")
     at = "2026-01-31 10:20:30.123456"
