@@ -123,7 +123,10 @@ def _path(text: str) -> list[str | int] | None:
         if found is None:
             return None
         if found[4] or found[1] == "*" or found[2] == "*":
-            raise UnsupportedError(f"cannot call get_json_object with * in this process: '{text}'. {ON_SPARK}")
+            raise UnsupportedError(
+                f"cannot call get_json_object with * in this process: '{text}'. Read the array with from_json, whose "
+                f"fields such as items.id give arrays. {ON_SPARK}"
+            )
         steps.append(int(found[3]) if found[3] else found[1] or found[2])
         at = found.end()
     return steps if text.startswith("$") else None

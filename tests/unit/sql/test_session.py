@@ -591,6 +591,15 @@ def test_a_hexadecimal_number_is_a_name(session: Session) -> None:
     assert session.sql("SELECT X'1F' AS b")["b"].to_pylist() == [b"\x1f"]
 
 
+def test_a_path_with_a_star_is_refused_with_another_way(session: Session) -> None:
+    text = '{"items": [{"id": 7}, {"id": 8}, {}]}'
+    for path in ("$.items[*].id", "$.*", "$.items[*]", "$['*']"):
+        with pytest.raises(UnsupportedError, match=r"get_json_object with \* in this process: .* from_json.* on Spark"):
+            session.sql(f"SELECT get_json_object('{text}', \"{path}\")")
+    found = session.sql(f"SELECT from_json('{text}', 'items ARRAY<STRUCT<id: INT>>').items.id AS ids")
+    assert found.to_pylist() == [{"ids": [7, 8, None]}]
+
+
 def test_json_of_which_spark_reads_more_is_refused(session: Session) -> None:
     for text in ("{''a'': 1}", '{"a": 1} x', '{"a": 1, "a": null}', '{"a": ["😀"]}'):
         with pytest.raises(UnsupportedError, match=r"in this process: .*Run the statement on Spark"):
