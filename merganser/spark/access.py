@@ -35,8 +35,8 @@ _RAISED: Final = re.compile(rf"(?:^|: )(?:merganser\.errors\.)?({'|'.join(_OURS)
 
 _lock: Final = threading.Lock()
 _cores: Final[weakref.WeakKeyDictionary[SparkSession, int]] = weakref.WeakKeyDictionary()
-_raised_limits: Final[dict[int, tuple[int, str | None]]] = {}
-"""Per session: the number of running jobs, and the limit before the first of them."""
+_changed_settings: Final[dict[tuple[int, str], tuple[int, str | None]]] = {}
+"""Per session and setting: the number of `with` blocks that need it, and its value before the first of them."""
 
 
 def opened(table: Table | str) -> Table:
@@ -110,29 +110,38 @@ def run_jobs(frame: DataFrame, job: Any) -> list[Outcome]:
 
 
 @contextlib.contextmanager
-def large_batches(spark: SparkSession) -> Iterator[None]:
-    """Hand rows to tasks in large batches while inside.
+def with_setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
+    """Let a setting of the session have a value while inside.
 
-    It is a setting of the session, so the last of several jobs at a time sets it back. Where Spark also bounds
-    batches by bytes (4.1), more rows go into one.
+    The first of several `with` blocks at a time sets it, and the last one sets it back.
     """
-    rows = 262_144 if version_of(spark.version) >= (4, 1) else 65_536
-    key = id(spark)
+    place = id(spark), key
     with _lock:
-        running, before = _raised_limits.get(key, (0, None))
+        running, before = _changed_settings.get(place, (0, None))
         if not running:
-            before = spark.conf.get(_BATCH_RECORDS)
-            spark.conf.set(_BATCH_RECORDS, str(rows))
-        _raised_limits[key] = (running + 1, before)
+            before = spark.conf.get(key, None)
+            spark.conf.set(key, value)
+        _changed_settings[place] = (running + 1, before)
     try:
         yield
     finally:
         with _lock:
-            running, before = _raised_limits.pop(key)
+            running, before = _changed_settings.pop(place)
             if running > 1:
-                _raised_limits[key] = (running - 1, before)
-            elif before is not None:
-                spark.conf.set(_BATCH_RECORDS, before)
+                _changed_settings[place] = (running - 1, before)
+            elif before is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, before)
+
+
+def large_batches(spark: SparkSession) -> contextlib.AbstractContextManager[None]:
+    """Hand rows to tasks in large batches while inside.
+
+    Where Spark also bounds batches by bytes (4.1), more rows go into one.
+    """
+    rows = 262_144 if version_of(spark.version) >= (4, 1) else 65_536
+    return with_setting(spark, _BATCH_RECORDS, str(rows))
 
 
 @contextlib.contextmanager

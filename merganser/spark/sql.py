@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final
@@ -40,7 +40,7 @@ from merganser.scan.plan import Plan
 from merganser.scan.scan import Scan
 from merganser.schema import types as t
 from merganser.schema.spark_json import fields_from_spark_json, spark_json_from_fields
-from merganser.spark.access import our_errors
+from merganser.spark.access import is_connect, our_errors, with_setting
 from merganser.spark.compaction import compact, rescale
 from merganser.spark.editing import delete, delete_of_query, update
 from merganser.spark.fitting import fitted
@@ -61,7 +61,7 @@ from merganser.sql.result import Result
 from merganser.sql.session import Session
 from merganser.sql.sources import FUNCTIONS, Sources, fields_of
 from merganser.sql.state import TIME_ZONE, State
-from merganser.sql.statements import Insert
+from merganser.sql.statements import Insert, Statement
 from merganser.sql.trees import TEXT, hinted
 
 _LOCAL_BYTES: Final = 512 << 10
@@ -119,6 +119,11 @@ class SparkSqlSession(Session):
         with self.engine.tagged():
             result = super().execute(text, parameters)
         return replace(result, rows=self._frame(result.rows)) if isinstance(result.rows, pa.Table) else result
+
+    def run(self, statement: Statement) -> Result:
+        """Run one statement that is parsed already."""
+        with self.engine.own_settings():
+            return super().run(statement)
 
     def _frame(self, rows: pa.Table) -> DataFrame:
         if rows.num_columns:
@@ -204,6 +209,15 @@ class OnSpark:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._tag = f"merganser-sql-{id(self)}"
+        self._settings = ExitStack()
+        self._needs_times = False
+
+    @contextmanager
+    def own_settings(self) -> Iterator[None]:
+        """Set settings of the Spark session back behind the `with` block that a statement in it needs."""
+        self._needs_times = False
+        with ExitStack() as self._settings:
+            yield
 
     @contextmanager
     def tagged(self) -> Iterator[None]:
@@ -225,11 +239,18 @@ class OnSpark:
         tree = tree.copy()
         sources = Sources(state, into)
         references, foreign = self._references(state, tree, sources)
-        read = [field for each in references for field in fields_of(each.handle, each.travel)]
+        read = [
+            field
+            for each in references
+            for field in fields_of(each.handle, each.travel)
+            if field.name in each.use.columns
+        ]
         if TIME_AS == "time" and any(
             isinstance(each.type, t.Time) for each in (*read, *(into.schema.fields if into else ()))
         ):
-            self._spark.conf.set(_TIME, "true")  # without it, Spark refuses every cast between TIMEs of two precisions
+            # without it, Spark refuses every cast between TIMEs of two precisions
+            self._settings.enter_context(with_setting(self._spark, _TIME, "true"))
+            self._needs_times = True
         frames, local = {}, not foreign
         for i, reference in enumerate(references):
             frame, few = self._frame(state, sources, reference)
@@ -316,7 +337,18 @@ class OnSpark:
         rows = pa.Table.from_batches(batches, arrow_schema_of(schema))
         if not rows.num_rows:  # Spark takes no MAP or ROW column without a chunk
             rows = rows.schema.empty_table()
-        return self._spark.createDataFrame(rows, schema)
+        if TIME_AS != "time" or not is_connect(self._spark):
+            return self._spark.createDataFrame(rows, schema)
+        wide = s.StructType(  # Connect takes all times of Arrow for TIME(6)
+            [
+                s.StructField(field.name, s.TimeType(6)) if isinstance(field.dataType, s.TimeType) else field
+                for field in schema
+            ]
+        )
+        frame = self._spark.createDataFrame(rows, wide)
+        if wide == schema:
+            return frame
+        return frame.select(*(f.col(t.quoted(field.name)).cast(field.dataType) for field in schema))
 
     def compute(self, relation: Relation) -> None:
         """Compute the rows of a query."""
@@ -324,7 +356,18 @@ class OnSpark:
             relation.rows.frame.toArrow()
 
     def result(self, state: State, relation: Relation) -> DataFrame:
-        """Return the DataFrame."""
+        """Return the DataFrame.
+
+        Raises:
+            InvalidInputError: Connect plans it when it is used, and the session lacks a setting that TIME needs.
+        """
+        if self._needs_times and is_connect(self._spark):
+            self._settings.close()
+            if self._spark.conf.get(_TIME, "false") != "true":
+                raise InvalidInputError(
+                    "cannot run the query: it reads a TIME column. Spark Connect plans a query when its DataFrame is "
+                    f"used, and takes TIME only if '{_TIME}' is true in the session. SET '{_TIME}' = 'true' first."
+                )
         frame: DataFrame = relation.rows.frame
         return frame
 

@@ -27,6 +27,10 @@ _SAID: Final[Mapping[str, Callable[[Mapping[str, str]], str]]] = {
         f"cannot cast {given['value']} to DECIMAL({given['precision']}, {given['scale']}): the value does not fit the "
         "type"
     ),
+    "UNSUPPORTED_TIME_TYPE": lambda given: (
+        "Spark computes with TIME only if 'spark.sql.timeType.enabled' is true, which is a setting of its session. SET "
+        "it first"
+    ),
     "INVALID_INLINE_TABLE.NUM_COLUMNS_MISMATCH": lambda given: (
         f"row {int(given['rowIndex']) + 1} of VALUES has {counted(int(given['actualNumCols']), 'value')}, and the "
         f"first one has {given['expectedNumCols']}"

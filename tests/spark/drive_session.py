@@ -65,6 +65,16 @@ def statements(spark: SparkSession, directory: Path) -> None:
     with pytest.raises(InvalidInputError, match="Choose from 'id', 'v'"):
         session.sql("SELECT vv FROM t")
     assert session.sql("SHOW TABLES").collect()[0].tableName == "t"
+    if spark_sql.TIME_AS == "time":  # Connect plans a DataFrame when it is used
+        session.sql("CREATE TABLE times (a TIME(0), b TIME(3), c INT)")
+        session.sql("INSERT INTO times VALUES (TIME '03:00:00', NULL, 1); INSERT INTO times SELECT a, a, c FROM times")
+        assert session.sql("SELECT c FROM times").count() == 2
+        assert spark.conf.get("spark.sql.timeType.enabled", None) is None
+        with pytest.raises(InvalidInputError, match=r"only if 'spark\.sql\.timeType\.enabled' is true in the session"):
+            session.sql("SELECT * FROM times WHERE a = b")
+        session.sql("SET 'spark.sql.timeType.enabled' = 'true'")
+        assert session.sql("SELECT * FROM times WHERE a = b").count() == 1
+        session.sql("RESET; DROP TABLE times")
     session.sql(
         "CREATE TABLE u (id INT, v INT, PRIMARY KEY (id) NOT ENFORCED) WITH ('bucket' = '1', 'write-only' = 'true')"
     )

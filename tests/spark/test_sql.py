@@ -15,6 +15,7 @@ from merganser.errors import ExpiredError, InvalidInputError, NotFoundError, Sql
 
 pytest.importorskip("pyspark")
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 import merganser.spark as ms
@@ -109,6 +110,27 @@ def test_times_of_day_compare_and_are_stored(session: Any, catalog: mg.Catalog) 
         for run in (own.sql, session.sql):
             found = run(f"SELECT count(*) AS n FROM times WHERE {where}")
             assert (found["n"].to_pylist() if run == own.sql else [row.n for row in found.collect()]) == [2], where
+
+
+@pytest.mark.skipif(spark_sql.TIME_AS != "time", reason="Spark has TIME from 4.1 on")
+def test_the_setting_of_times_is_that_of_the_user_behind_a_statement(spark: SparkSession, session: Any) -> None:
+    key = "spark.sql.timeType.enabled"
+    before = spark.conf.get(key, None)
+    session.sql("CREATE TABLE times (id INT, a TIME, b TIME(3))")
+    session.sql("INSERT INTO times VALUES (1, TIME '03:00:00', TIME '03:00:00.5')")
+    frame = session.sql("SELECT id, a FROM times WHERE a < b AND hour(b) = 3")
+    with pytest.raises(InvalidInputError, match="nothing"):
+        session.sql("SELECT nothing FROM times WHERE a < b")
+    assert spark.conf.get(key, None) == before is None
+    assert [row.id for row in frame.collect()] == [1]
+    with pytest.raises(AnalysisException, match="UNSUPPORTED_TIME_TYPE"):
+        frame.selectExpr("hour(a)").collect()
+    session.sql(f"SET '{key}' = 'true'")
+    assert [row.h for row in frame.selectExpr("hour(a) AS h").collect()] == [3]
+    session.sql("UPDATE times SET b = a WHERE id IN (SELECT 1)")
+    assert spark.conf.get(key) == "true"
+    session.sql(f"RESET '{key}'")
+    assert spark.conf.get(key, None) is None
 
 
 def test_moments_of_system_tables_have_no_zone(spark: SparkSession, session: Any, catalog: mg.Catalog) -> None:
