@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from merganser import cdc, changes, dbapi, errors
-    from merganser.catalogs.filesystem import Catalog
+    from merganser.catalogs.catalog import Catalog
     from merganser.edit.images import Upserted
     from merganser.handle.doors import catalog, table
     from merganser.handle.table import Table
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Catalog": "merganser.catalogs.filesystem",
+    "Catalog": "merganser.catalogs.catalog",
     "CommitMetrics": "merganser.meta.commit_metrics",
     "Gap": "merganser.scan.gaps",
     "Snapshot": "merganser.meta.snapshot",

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from merganser import errors
-from merganser.catalogs.filesystem import Catalog
+from merganser.catalogs.catalog import Catalog
 from merganser.handle.doors import catalog
 from merganser.sql.embedded import Embedded
 from merganser.sql.many import insert_many

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from merganser.catalogs.filesystem import Catalog
+from merganser.catalogs.catalog import Catalog
 from merganser.catalogs.names import branch_and_system
 from merganser.cli.arguments import pairs
 from merganser.errors import InvalidInputError

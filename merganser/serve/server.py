@@ -20,7 +20,7 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from merganser.catalogs.filesystem import Catalog
+from merganser.catalogs.catalog import Catalog
 from merganser.errors import InvalidInputError, StorageError
 from merganser.serve import answers
 from merganser.serve.operations import Limits

@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
-from merganser.catalogs.filesystem import Catalog
+from merganser.catalogs.catalog import Catalog
 from merganser.errors import InvalidInputError, MerganserError, StreamParameterError
 from merganser.handle.table import Table
 from merganser.serve import answers, openapi

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQuery
 
-from merganser.catalogs.filesystem import Catalog
+from merganser.catalogs.catalog import Catalog
 from merganser.cdc.options import COLUMNWISE, cdc_options, check_names, name_patterns, without_columns
 from merganser.cdc.records import letters_user, parse_records
 from merganser.errors import InvalidInputError, a_type, check_flags

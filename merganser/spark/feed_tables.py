@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Any, Protocol
 
-from merganser.catalogs.filesystem import Catalog
+from merganser.catalogs.catalog import Catalog
 from merganser.catalogs.names import parse_table_name
 from merganser.cdc.new_tables import NewTable
 from merganser.cdc.sources import Source

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from merganser.catalogs.filesystem import Catalog, open_catalog
+from merganser.catalogs.catalog import Catalog, open_catalog
 from merganser.commit.message import CommitMessage
 from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env

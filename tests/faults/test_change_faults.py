@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 import merganser as mg
-from merganser.catalogs.filesystem import Catalog
+from merganser.catalogs.catalog import Catalog
 from merganser.edit.change import Change
 from merganser.errors import CommitUnknownError
 from merganser.storage.protocol import Storage

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from merganser.catalogs.filesystem import Catalog
+from merganser.catalogs.catalog import Catalog
 from merganser.errors import CommitUnknownError, MerganserError, NotFoundError, StorageError
 from merganser.meta.seal import unsealed_json
 from merganser.meta.snapshot import Snapshot

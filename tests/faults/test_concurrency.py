@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
-from merganser.catalogs.filesystem import Catalog
+from merganser.catalogs.catalog import Catalog
 from merganser.errors import ConflictError, MerganserError, NotFoundError
 from merganser.meta.snapshot import COMPACT, OVERWRITE, Snapshot
 from merganser.scan.read import read_split

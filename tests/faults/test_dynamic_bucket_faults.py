@@ -14,7 +14,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from merganser.catalogs.filesystem import Catalog
+from merganser.catalogs.catalog import Catalog
 from merganser.errors import CommitUnknownError, FormatError
 from merganser.meta.index_manifest import read_index_manifest, write_index_manifest
 from merganser.meta.snapshot import Snapshot

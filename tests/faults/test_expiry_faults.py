@@ -221,7 +221,7 @@ def test_whatever_others_remove_between_any_two_calls_a_tag_is_dropped_and_what_
 
 
 def test_expirers_of_several_processes_at_once_do_not_disturb_one_another(tmp_path: Any) -> None:
-    from merganser.catalogs.filesystem import open_catalog
+    from merganser.catalogs.catalog import open_catalog
     from merganser.storage.env import Env
 
     def opened() -> mg.Table:
@@ -385,7 +385,7 @@ def test_a_commit_below_which_all_expires_at_once_is_not_made_twice(
 
 def test_writers_compactors_readers_and_expirers_side_by_side(tmp_path: Any) -> None:
     """Every row of every commit is there in the end, and no reader meets half of anything."""
-    from merganser.catalogs.filesystem import open_catalog
+    from merganser.catalogs.catalog import open_catalog
     from merganser.storage.env import Env
 
     def opened() -> mg.Table:

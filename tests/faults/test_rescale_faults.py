@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from merganser.catalogs.filesystem import Catalog
+from merganser.catalogs.catalog import Catalog
 from merganser.meta.snapshot import Snapshot
 from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with

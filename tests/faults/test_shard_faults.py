@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from merganser.catalogs.filesystem import Catalog
+from merganser.catalogs.catalog import Catalog
 from merganser.errors import StreamNotFoundError, TrimmedDataError
 from merganser.meta.shard_store import ShardStore
 from merganser.meta.shard_stream import stream_of

@@ -120,7 +120,7 @@ IMPORTS_IN_FUNCTIONS: Final[dict[str, str]] = {
     "erase.erasure": "the same",
     "stream.logged": "readers of JSON, wanted by the same",
     "handle.table": "the same",
-    "catalogs.filesystem": "SQL: a parser and an engine",
+    "catalogs.catalog": "SQL: a parser and an engine",
     "sql.query.views": "datasets of Arrow, which bring pandas: wanted by queries over tables alone",
     "progress.work": "Rich, wanted by long work alone",
     "codec.avro_accelerator": "polars-avro, whose import takes 150 ms, where it pays",

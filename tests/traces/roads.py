@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from merganser.catalogs.filesystem import Catalog, open_catalog
+from merganser.catalogs.catalog import Catalog, open_catalog
 from merganser.changes import set_option
 from merganser.handle.table import Table, open_table
 from merganser.storage.local import LocalStorage

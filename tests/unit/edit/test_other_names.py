@@ -11,7 +11,7 @@ import pytest
 
 import merganser as mg
 from merganser import spark
-from merganser.catalogs.filesystem import Catalog
+from merganser.catalogs.catalog import Catalog
 from merganser.edit.merging import Merge
 from merganser.edit.other_names import (
     OF_BRANCHES,

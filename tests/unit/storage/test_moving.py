@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import merganser as mg
-from merganser.catalogs.filesystem import Catalog
+from merganser.catalogs.catalog import Catalog
 from merganser.errors import AlreadyExistsError, ConflictError, MerganserError, NotFoundError, UnsupportedError
 from merganser.storage.memory import MemoryStorage
 from merganser.storage.moving import MARK

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import merganser as mg
-from merganser.catalogs.filesystem import Catalog
+from merganser.catalogs.catalog import Catalog
 from merganser.commit.committable import Committable
 from merganser.commit.table_commit import TableCommit
 from merganser.errors import ConflictError, FormatError

@@ -1,0 +1,93 @@
+"""Metastore: which databases and tables a catalog has, and where they lie.
+
+A catalog checks names and definitions, tells listeners, and opens tables. It asks its metastore for the rest:
+
+    filesystem   directories of the warehouse; `catalogs.filesystem`
+    jdbc         rows of an SQL database that several catalogs and engines share; `catalogs.sql_metastore`
+
+A metastore pickles, since tasks of Spark create tables.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from merganser.catalogs.names import TableName
+from merganser.schema.table_schema import TableSchema
+from merganser.storage.env import Env
+
+
+class Metastore(Protocol):
+    """Databases and tables by name. Names were checked before."""
+
+    @property
+    def warehouse(self) -> str:
+        """The directory below which new tables are created."""
+
+    @property
+    def env(self) -> Env:
+        """Reads and commits to the tables."""
+
+    def databases(self) -> list[str]:
+        """Return the names of all databases, in order."""
+
+    def has_database(self, name: str) -> bool:
+        """Return whether there is a database."""
+
+    def create_database(self, name: str) -> None:
+        """Create a database; it is fine if there is one."""
+
+    def strangers(self, name: str) -> list[str]:
+        """Return the names of entries in the directory of a database that are not tables, in order."""
+
+    def drop_database(self, name: str) -> None:
+        """Remove a database whose tables were dropped, and all that its directory holds."""
+
+    def tables(self, database: str) -> list[str]:
+        """Return the names of the tables of a database, in order."""
+
+    def root(self, name: TableName) -> str:
+        """Return the directory of a table, which need not exist."""
+
+    def has_table(self, name: TableName) -> bool:
+        """Return whether there is a table."""
+
+    def may_have_table(self, name: TableName) -> bool:
+        """Return False if there is no such table for sure. Asks the store of files nothing: opening a table does."""
+
+    def check_free(self, name: TableName) -> None:
+        """Refuse the name of a new table if files lie in its directory; they would become part of the table.
+
+        Empty directories are accepted, and files of writers that no snapshot names.
+
+        Raises:
+            AlreadyExistsError: there are files; the message says how to remove them.
+        """
+
+    def create_table(self, name: TableName, schema: TableSchema) -> None:
+        """Create a table without rows.
+
+        Raises:
+            AlreadyExistsError: another process has created it, or is moving a table there.
+        """
+
+    def add_table(self, name: TableName) -> None:
+        """Note a table whose files have just been moved to its directory."""
+
+    def drop_table(self, name: TableName) -> bool:
+        """Remove a table and its files, or what an unfinished drop has left.
+
+        Returns:
+            Whether there was anything.
+
+        Raises:
+            StorageError: not all files could be removed; says whether the table is gone.
+        """
+
+    def rename_table(self, old: TableName, new: TableName) -> None:
+        """Rename a table, and its directory with it. The new name is free.
+
+        Raises:
+            AlreadyExistsError: there is something in the new directory now; nothing was changed.
+            StorageError: says what was changed.
+        """
