@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from merganser.catalogs.filesystem import FileSystem
 from merganser.catalogs.listeners import TableListener, announced, announced_rename, listeners_of
 from merganser.catalogs.metastore import Metastore
 from merganser.catalogs.names import SYSTEM, TableName, check_name, parse_table_name
@@ -618,19 +617,19 @@ def _names(value: Sequence[str], what: str) -> Sequence[str]:
 
 
 def open_catalog(
-    warehouse: str,
-    env: Env,
+    metastore: Metastore,
     table_defaults: Mapping[str, Any] | None = None,
     listeners: str | None = None,
     client: Mapping[str, str] | None = None,
 ) -> Catalog:
-    """Return the catalog of a warehouse directory; see `Catalog`.
+    """Return the catalog of a metastore; see `Catalog`.
 
     Raises:
-        StorageError: the directory cannot be read.
+        StorageError: the warehouse cannot be read.
     """
+    warehouse = metastore.warehouse
     try:
-        env.storage.list(warehouse)
+        metastore.env.storage.list(warehouse)
     except StorageError as error:
         raise StorageError(f"cannot open the warehouse '{warehouse}': {error}", path=warehouse) from error
-    return Catalog(FileSystem(warehouse, env), table_defaults or {}, listeners, client or {})
+    return Catalog(metastore, table_defaults or {}, listeners, client or {})

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from merganser.catalogs.catalog import Catalog, open_catalog
+from merganser.catalogs.open import metastore_of
 from merganser.errors import InvalidInputError, NotFoundError, a_type
 from merganser.handle.base import READ_ARGUMENTS
 from merganser.handle.table import Table, open_table
@@ -27,21 +28,26 @@ def catalog(
     warehouse: str | os.PathLike[str],
     options: Mapping[str, str] | None = None,
     clock: Callable[[], datetime] | None = None,
+    metastore: str | None = None,
 ) -> Catalog:
     """Return the catalog of a warehouse: a local directory, or a URL such as `s3://bucket/warehouse`.
 
     It creates nothing until you create the first database or table.
 
     Args:
+        warehouse: the warehouse; or the address of a metastore, such as `jdbc:postgresql://host:5432/catalog`. Then the
+            option `warehouse` names the warehouse.
         options: options of the store, such as `s3.endpoint`; `cache.manifest.max-memory`, such as `1 gb`, limits the
             memory for cached metadata (default 256 MB); options of new tables behind `table-default.`, such as
             `table-default.bucket`; and settings of the client of Kafka that tables must not store, such as
             `kafka.sasl.password`. Misspelt options, also those of other catalogs of the format, are refused.
         clock: a function that returns the current time as an aware datetime; for tests and replays.
+        metastore: what knows which tables there are: "filesystem" or "jdbc". None: the address says it.
 
     Raises:
         InvalidInputError: the path or an option is invalid.
-        StorageError: the warehouse cannot be read.
+        StorageError: the warehouse cannot be read, or the metastore does not answer.
+        UnsupportedError: a package for the metastore is missing.
     """
     text = _path(warehouse, "cannot open a catalog: warehouse")
     given = _options(options, f"cannot open the warehouse '{text}'")
@@ -49,9 +55,9 @@ def catalog(
     defaults = table_defaults(given)
     check_keys(defaults)
     clock = _clock(clock, f"cannot open the warehouse '{text}'")
-    storage, root = storage_for(text, given)
+    found = metastore_of(text, given, metastore, lambda storage: _env(storage, clock, given))
     client = normalize_options({key: value for key, value in given.items() if key.startswith(CLIENT)})
-    return open_catalog(root, _env(storage, clock, given), defaults, given.get(LISTENERS.key), client)
+    return open_catalog(found, defaults, given.get(LISTENERS.key), client)
 
 
 def table(

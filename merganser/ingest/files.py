@@ -46,6 +46,7 @@ from merganser.options.registry import did_you_mean
 from merganser.options.write import MERGE_SCHEMA, PARTITION_DEFAULT_NAME, TIMESTAMP_PRECISION
 from merganser.parsing.rules import Rules
 from merganser.schema import types as t
+from merganser.storage.guarded import files_of
 from merganser.storage.local import LocalStorage
 from merganser.storage.open import storage_beside
 from merganser.storage.protocol import Storage
@@ -301,7 +302,7 @@ def found_files(
             "text, such as 'in/*.parquet'."
         )
     storage, place = storage_beside(beside, pattern, options.store)
-    local = isinstance(storage, LocalStorage)
+    local = isinstance(files_of(storage), LocalStorage)
     what = f"cannot load the files of '{pattern}'"
     found, directories = _on_disk(place) if local else _in_store(storage, place)
     if not found and directories:

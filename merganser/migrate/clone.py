@@ -38,6 +38,7 @@ from merganser.options import write as w
 from merganser.options.option import Options
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
+from merganser.storage.guarded import files_of
 from merganser.storage.local import LocalStorage
 from merganser.storage.paths import TablePaths, join
 from merganser.upkeep.needed_files import NeededFiles
@@ -165,7 +166,7 @@ def _commit_own(table: TableDef, source: Env, snapshot: Snapshot, env: Env, asid
 
 def _copy(source: Env, env: Env, pairs: Sequence[tuple[str, str]], *, title: str) -> None:
     """Copy files, within the store or from one into another."""
-    local = isinstance(source.storage, LocalStorage) and isinstance(env.storage, LocalStorage)
+    local = all(isinstance(files_of(one.storage), LocalStorage) for one in (source, env))
     with env.progress.work(title, steps=len(pairs)) as work:
         if local or source.storage == env.storage:
             env.storage.copy(pairs)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from merganser.errors import InvalidInputError, a_type
 from merganser.schema import types as t
 from merganser.schema.types_text import parse_type
+from merganser.storage.guarded import files_of
 from merganser.storage.local import LocalStorage
 from merganser.storage.open import storage_beside, storage_for
 from merganser.storage.protocol import Storage
@@ -36,7 +37,7 @@ def located(source: object, storage: Storage, warehouse: str, store: Mapping[str
             "as '/data/orders' or 's3://bucket/orders'."
         )
     found, root = storage_beside(storage, text, store)
-    if isinstance(found, LocalStorage):
+    if isinstance(files_of(found), LocalStorage):
         found, root = storage_for(text)
     if not store and _authority(root) == _authority(warehouse):
         found = storage

@@ -7,9 +7,10 @@ for misspelt keys; `storage.object_connection` says what a store does with its o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, Final
 
-from merganser.options.option import BOOLEAN, BYTES, TEXT, Option, TextForm, choice
+from merganser.options.option import BOOLEAN, BYTES, DURATION, TEXT, Option, TextForm, choice
 
 CATALOG: Final = "catalog option"
 CACHE_MEMORY: Final = Option(
@@ -33,6 +34,41 @@ LISTENERS: Final = Option[str | None](
     None,
     "Listeners that are told when a table is created or dropped, as module:Class, with commas between.",
     noun=CATALOG,
+)
+
+METASTORE: Final = Option[str | None](
+    "metastore",
+    choice("filesystem", "jdbc"),
+    None,
+    "What knows which tables there are. Default: jdbc for a text that begins with 'jdbc:', else filesystem.",
+    noun=CATALOG,
+)
+URI: Final = Option[str | None](
+    "uri", TEXT, None, "Address of the metastore, if the argument is the warehouse.", noun=CATALOG
+)
+WAREHOUSE: Final = Option[str | None](
+    "warehouse", TEXT, None, "Directory of the tables, if the argument is the address of a metastore.", noun=CATALOG
+)
+CATALOG_KEY: Final = Option(
+    "catalog-key", TEXT, "jdbc", "Which catalog of an SQL database it is: several can share one.", noun=CATALOG
+)
+JDBC_USER: Final = Option[str | None]("jdbc.user", TEXT, None, "User of the SQL database.", noun=CATALOG)
+JDBC_PASSWORD: Final = Option[str | None](
+    "jdbc.password",
+    TEXT,
+    None,
+    "Password of the SQL database. Other options behind 'jdbc.' go to its client as they are.",
+    noun=CATALOG,
+)
+LOCK_ENABLED: Final = Option[bool | None](
+    "lock.enabled",
+    BOOLEAN,
+    None,
+    "Hold a lock of the catalog while a commit is made. Default: true if tables lie in an object store.",
+    noun=CATALOG,
+)
+LOCK_TIMEOUT: Final = Option(
+    "lock-acquire-timeout", DURATION, timedelta(minutes=8), "Longest wait for a lock of the catalog.", noun=CATALOG
 )
 
 _ENDPOINT: Final = TextForm("an address such as 'https://host:9000'", str)
@@ -74,6 +110,14 @@ OPTIONS: Final[tuple[Option[Any], ...]] = (
     LOCAL_SYNC,
     CACHE_MEMORY,
     LISTENERS,
+    METASTORE,
+    URI,
+    WAREHOUSE,
+    CATALOG_KEY,
+    JDBC_USER,
+    JDBC_PASSWORD,
+    LOCK_ENABLED,
+    LOCK_TIMEOUT,
     *(Option[Any](key, form, default, doc, _ALIASES.get(key, ()), noun=CATALOG) for key, form, default, doc in _STORES),
 )
 TABLE_DEFAULTS: Final = ("table-storage.", "table-default.")
@@ -82,7 +126,7 @@ TABLE_DEFAULTS: Final = ("table-storage.", "table-default.")
 CLIENT: Final = "kafka."
 """What a key begins with that is for the client of the log; it holds for each table that the catalog opens."""
 
-OWN_FAMILIES: Final = frozenset({"s3", "gs", "az", "local", "cache", "catalog"})
+OWN_FAMILIES: Final = frozenset({"s3", "gs", "az", "local", "cache", "catalog", "jdbc"})
 """First words of these keys. A key that begins so is meant for us."""
 FAMILIES: Final = OWN_FAMILIES | {"fs", "oss"}
 """First words of all keys that say how a store is reached, here or in other engines."""

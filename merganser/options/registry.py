@@ -87,9 +87,8 @@ _OTHER_KEYS: Final = frozenset({
 })  # fmt: skip
 # Keys of the catalogs of other engines.
 _OTHER_CATALOG_KEYS: Final = frozenset({
-    "allow-upper-case", "catalog-key", "client-pool-size", "default-database", "format-table.enabled",
-    "lock-acquire-timeout", "lock-check-max-sleep", "lock.enabled", "lock.type", "metastore",
-    "resolving-file-io.enabled", "sync-all-properties", "table.type", "warehouse",
+    "allow-upper-case", "client-pool-size", "default-database", "format-table.enabled",
+    "lock-check-max-sleep", "lock.type", "resolving-file-io.enabled", "sync-all-properties", "table.type",
     "cache-enabled", "cache.deletion-vectors.max-num", "cache.enabled", "cache.expiration-interval",
     "cache.expire-after-access", "cache.expire-after-write", "cache.manifest.small-file-memory",
     "cache.manifest.small-file-threshold", "cache.partition.max-num", "cache.snapshot.max-num-per-table",
@@ -293,10 +292,7 @@ def check_catalog_keys(keys: Iterable[str], *, what: str) -> None:
             continue
         meant = _nearest(key, _CATALOG_BY_KEY, cutoff=_CUTOFF_WORDS if own else _CUTOFF) or _default_meant(key)
         if meant := meant or _nearest(key, _OTHER_CATALOG_KEYS, cutoff=_CUTOFF):
-            more = " Give the warehouse as the argument, since no option names it here." if meant == "warehouse" else ""
-            raise InvalidInputError(
-                f"{what}: unknown option '{key}'. Did you mean '{meant}'?{more}", option=key, meant=meant
-            )
+            raise InvalidInputError(f"{what}: unknown option '{key}'. Did you mean '{meant}'?", option=key, meant=meant)
 
 
 def _default_meant(key: str) -> str | None:

@@ -36,6 +36,7 @@ from merganser.spark.access import is_connect, our_errors
 from merganser.spark.bucketing import quoted
 from merganser.spark.types import arrow_schema_of
 from merganser.storage.env import Env
+from merganser.storage.guarded import files_of
 from merganser.storage.local import LocalStorage
 from merganser.storage.object_store import ObjectStorage
 from merganser.storage.paths import STAGING, join
@@ -124,7 +125,7 @@ def spark_path(spark: SparkSession, table: TableDef, env: Env) -> str:
     Raises:
         UnsupportedError: Spark cannot write there.
     """
-    storage = env.storage
+    storage = files_of(env.storage)
     if isinstance(storage, LocalStorage) and not is_connect(spark):
         return f"file://{table.path}"
     with _lock:

@@ -19,6 +19,7 @@ from urllib.parse import unquote
 
 from merganser.errors import InvalidInputError
 from merganser.options.catalog import LOCAL_SYNC
+from merganser.storage.guarded import files_of
 from merganser.storage.local import LocalStorage
 from merganser.storage.memory import MemoryStorage
 from merganser.storage.object_store import ObjectStorage
@@ -78,10 +79,11 @@ def storage_beside(storage: Storage, path: str, options: Mapping[str, str]) -> t
     """
     if _SCHEME.match(path) is None:
         return LocalStorage(), os.path.expanduser(path)
-    if isinstance(storage, ObjectStorage):
-        options = storage.options | dict(options)
+    files = files_of(storage)
+    if isinstance(files, ObjectStorage):
+        options = files.options | dict(options)
     found, root = storage_for(path, options)
-    return (storage if found == storage else found), root
+    return (storage if found == files else found), root
 
 
 def _local(path: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from merganser.catalogs.catalog import Catalog, open_catalog
+from merganser.catalogs.filesystem import FileSystem
 from merganser.commit.message import CommitMessage
 from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
@@ -29,7 +30,7 @@ def catalog_over(storage: Storage, *, root: str = WAREHOUSE, clock: Callable[[],
     env = PatientEnv(storage, threads=1)
     if clock is not None:
         env.clock = clock
-    return open_catalog(root, env)
+    return open_catalog(FileSystem(root, env))
 
 
 def contents(storage: Storage, root: str = WAREHOUSE) -> dict[str, bytes]:

@@ -222,12 +222,13 @@ def test_whatever_others_remove_between_any_two_calls_a_tag_is_dropped_and_what_
 
 def test_expirers_of_several_processes_at_once_do_not_disturb_one_another(tmp_path: Any) -> None:
     from merganser.catalogs.catalog import open_catalog
+    from merganser.catalogs.filesystem import FileSystem
     from merganser.storage.env import Env
 
     def opened() -> mg.Table:
-        return open_catalog(str(tmp_path), Env(LocalStorage(sync=False), threads=1)).table("db.t")
+        return open_catalog(FileSystem(str(tmp_path), Env(LocalStorage(sync=False), threads=1))).table("db.t")
 
-    catalog = open_catalog(str(tmp_path), Env(LocalStorage(sync=False)))
+    catalog = open_catalog(FileSystem(str(tmp_path), Env(LocalStorage(sync=False))))
     catalog.create_database("db")
     catalog.create_table("db.t", {"k": "INT"}, primary_key=["k"], options={"bucket": "1", "write-only": "true"})
     errors: list[BaseException] = []
@@ -386,12 +387,13 @@ def test_a_commit_below_which_all_expires_at_once_is_not_made_twice(
 def test_writers_compactors_readers_and_expirers_side_by_side(tmp_path: Any) -> None:
     """Every row of every commit is there in the end, and no reader meets half of anything."""
     from merganser.catalogs.catalog import open_catalog
+    from merganser.catalogs.filesystem import FileSystem
     from merganser.storage.env import Env
 
     def opened() -> mg.Table:
-        return open_catalog(str(tmp_path), Env(LocalStorage(sync=False), threads=2)).table("db.t")
+        return open_catalog(FileSystem(str(tmp_path), Env(LocalStorage(sync=False), threads=2))).table("db.t")
 
-    first = open_catalog(str(tmp_path), Env(LocalStorage(sync=False)))
+    first = open_catalog(FileSystem(str(tmp_path), Env(LocalStorage(sync=False))))
     first.create_database("db")
     first.create_table(
         "db.t",

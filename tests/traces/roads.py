@@ -10,6 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from merganser.catalogs.catalog import Catalog, open_catalog
+from merganser.catalogs.filesystem import FileSystem
 from merganser.changes import set_option
 from merganser.handle.table import Table, open_table
 from merganser.storage.local import LocalStorage
@@ -38,7 +39,8 @@ class Traced:
 
     def again(self) -> Catalog:
         """Return the catalog as another process opens it, which knows nothing yet."""
-        return open_catalog(self.log.root.rstrip("/"), TracedEnv(self.log, TracedStorage(self.storage, self.log)))
+        env = TracedEnv(self.log, TracedStorage(self.storage, self.log))
+        return open_catalog(FileSystem(self.log.root.rstrip("/"), env))
 
     def create(self, name: str = "d.t", **options: Any) -> Table:
         """Return a new table with the key `k`."""

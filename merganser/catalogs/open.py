@@ -1,0 +1,136 @@
+"""The metastore of a catalog, from a text and options.
+
+::
+
+    warehouse, s3://bucket/warehouse           FileSystem
+    jdbc:sqlite:/data/shop.sqlite              SqlMetastore; the option `warehouse` says where tables lie
+    jdbc:postgresql://host:5432/catalog
+    jdbc:mysql://host:3306/catalog             also jdbc:mariadb:
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from merganser.catalogs.filesystem import FileSystem
+from merganser.catalogs.metastore import Metastore
+from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.options import catalog as c
+from merganser.options.option import Options
+from merganser.options.registry import did_you_mean
+from merganser.storage.env import Env
+from merganser.storage.guarded import GuardedStorage
+from merganser.storage.object_store import ObjectStorage
+from merganser.storage.open import storage_for
+from merganser.storage.protocol import Storage
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+_JDBC: Final = "jdbc:"
+_DRIVERS: Final = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
+_DRIVERS_OF: Final = {**_DRIVERS, "mariadb": _DRIVERS["mysql"]}
+
+
+def metastore_of(text: str, given: Mapping[str, Any], kind: str | None, env: Callable[[Storage], Env]) -> Metastore:
+    """Return the metastore of a catalog.
+
+    Args:
+        text: a warehouse, or the URI of a metastore.
+        given: options of the catalog.
+        kind: "filesystem" or "jdbc"; None: what the option `metastore` says, else what the text looks like.
+        env: makes the effects of a storage.
+
+    Raises:
+        InvalidInputError: the text, an option or the kind is none.
+        UnsupportedError: a package is missing; the message says which.
+        StorageError: the metastore does not answer.
+    """
+    options = Options({key: str(value) for key, value in given.items()})
+    kind = kind or options.get(c.METASTORE) or ("jdbc" if text.startswith(_JDBC) else "filesystem")
+    what = f"cannot open the catalog '{_hidden(text)}'"
+    if kind not in _KINDS:
+        raise InvalidInputError(
+            f"{what}: metastore is {kind!r:.50}. {did_you_mean(str(kind), list(_KINDS))}", option=c.METASTORE.key
+        )
+    return _KINDS[kind](text, options, env, what)
+
+
+def _of_files(text: str, given: Options, env: Callable[[Storage], Env], what: str) -> Metastore:
+    storage, root = storage_for(text, given)
+    return FileSystem(root, env(storage))
+
+
+def _of_sql(text: str, given: Options, env: Callable[[Storage], Env], what: str) -> Metastore:
+    asked = given.get(c.URI)
+    uri, warehouse = (text, given.get(c.WAREHOUSE)) if asked is None else (asked, text)
+    if warehouse is None:
+        raise InvalidInputError(
+            f"{what}: the option '{c.WAREHOUSE.key}' is missing, the directory where tables lie. Nothing was opened. "
+            "Pass options={'warehouse': '/data/warehouse'}.",
+            option=c.WAREHOUSE.key,
+        )
+    try:
+        from merganser.catalogs.sql_database import SqlDatabase  # noqa: PLC0415 - an extra
+        from merganser.catalogs.sql_metastore import SqlGuard, SqlMetastore  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise UnsupportedError(
+            f"{what}: the package sqlalchemy is missing. Nothing was opened. Run pip install 'merganser[sql-catalog]'."
+        ) from None
+    url = _url(uri, given, what)
+    wait = given.get(c.LOCK_TIMEOUT)
+    database = SqlDatabase(url, given.get(c.CATALOG_KEY), wait.total_seconds())
+    storage, root = storage_for(warehouse, given)
+    locks = given.get(c.LOCK_ENABLED)
+    locks = isinstance(storage, ObjectStorage) if locks is None else locks
+    database.prepare()
+    guarded = GuardedStorage(storage, SqlGuard(root, database, locks))
+    return SqlMetastore(FileSystem(root, env(guarded)), database)
+
+
+def _url(uri: str, given: Options, what: str) -> sa.URL:
+    """Return where the database is: `jdbc:` as Java has it, or as SQLAlchemy has it."""
+    import sqlalchemy as sa  # noqa: PLC0415 - an extra
+
+    try:
+        if uri.startswith("jdbc:sqlite:"):
+            url = sa.URL.create("sqlite", database=uri.removeprefix("jdbc:sqlite:"))
+        elif uri.startswith(_JDBC):
+            parts = urlsplit(uri.removeprefix(_JDBC))
+            query = dict(parse_qsl(parts.query))
+            url = sa.URL.create(
+                _DRIVERS_OF[parts.scheme],
+                username=parts.username or query.pop("user", None),
+                password=parts.password or query.pop("password", None),
+                host=parts.hostname,
+                port=parts.port,
+                database=parts.path.lstrip("/"),
+                query=query,
+            )
+        else:
+            url = sa.make_url(uri)
+    except (KeyError, ValueError, sa.exc.ArgumentError):
+        raise InvalidInputError(
+            f"{what}: '{_hidden(uri)}' is no database that it knows. Write jdbc:sqlite:/path, "
+            "jdbc:postgresql://host:5432/database or jdbc:mysql://host:3306/database."
+        ) from None
+    more = {key.removeprefix(_PREFIX): str(value) for key, value in given.items() if key.startswith(_PREFIX)}
+    user, password = more.pop("user", None), more.pop("password", None)
+    if user is not None:
+        url = url.set(username=user)
+    if password is not None:
+        url = url.set(password=password)
+    return url.update_query_dict(more)
+
+
+_PREFIX: Final = "jdbc."
+_KINDS: Final[dict[str, Callable[..., Metastore]]] = {"filesystem": _of_files, "jdbc": _of_sql}
+
+
+def _hidden(text: str) -> str:
+    """Return a URI without passwords."""
+    before, question, _ = text.partition("?")
+    scheme, slashes, rest = before.partition("//")
+    return f"{scheme}{slashes}{rest.rpartition('@')[2]}" + ("?..." if question else "")

@@ -1,0 +1,283 @@
+"""The rows of an SQL database that a catalog shares with other engines, as Paimon's JDBC catalog lays them out.
+
+    paimon_tables                catalog_key, database_name, table_name
+    paimon_database_properties   ... property_key, property_value; each database has the key "exists"
+    paimon_table_properties      options of each table, for people; nobody reads them back
+    paimon_distributed_locks     lock_id, acquired_at, expire_time_seconds
+
+Each statement is a transaction of its own, and repeating one changes nothing more. A process may stop between any two.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from merganser.errors import AlreadyExistsError, ConflictError, StorageError
+from merganser.storage.retries import MACHINE, Retries
+
+_NAME: Final = 255
+_VALUE: Final = 1000
+_EXISTS: Final = "exists"
+_LOCATION: Final = "location"
+_LEASE_S: Final = 30
+"""Seconds after which a lock is free although nobody has released it. A commit holds it for milliseconds."""
+_BUSY_S: Final = 60
+"""Maximum seconds that a statement waits for other writers of an SQLite file."""
+
+_metadata: Final = sa.MetaData()
+
+
+def _names(*names: str) -> list[sa.Column[str]]:
+    return [sa.Column(name, sa.String(_NAME), primary_key=True, nullable=False) for name in names]
+
+
+_BINARY: Final[dict[str, Any]] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
+_SHORT: Final[dict[str, Any]] = {"mysql_charset": "utf8mb3", "mysql_collate": "utf8mb3_bin"}
+"""A key of MariaDB has 3,072 bytes at most, and four names of utf8mb4 more."""
+
+_TABLES: Final = sa.Table("paimon_tables", _metadata, *_names("catalog_key", "database_name", "table_name"), **_BINARY)
+_DATABASES: Final = sa.Table(
+    "paimon_database_properties",
+    _metadata,
+    *_names("catalog_key", "database_name", "property_key"),
+    sa.Column("property_value", sa.String(_VALUE)),
+    **_BINARY,
+)
+_OPTIONS: Final = sa.Table(
+    "paimon_table_properties",
+    _metadata,
+    *_names("catalog_key", "database_name", "table_name", "property_key"),
+    sa.Column("property_value", sa.String(_VALUE)),
+    **_SHORT,
+)
+_LOCKS: Final = sa.Table(
+    "paimon_distributed_locks",
+    _metadata,
+    *_names("lock_id"),
+    sa.Column("acquired_at", sa.TIMESTAMP, nullable=False, server_default=sa.text("CURRENT_TIMESTAMP")),
+    sa.Column("expire_time_seconds", sa.BigInteger, nullable=False, server_default=sa.text("0")),
+    **_BINARY,
+)
+_AGE_S: Final = {
+    "sqlite": "strftime('%s', 'now') - strftime('%s', acquired_at)",
+    "postgresql": "EXTRACT(EPOCH FROM (NOW() - acquired_at))",
+    "mysql": "TIMESTAMPDIFF(SECOND, acquired_at, NOW())",
+    "mariadb": "TIMESTAMPDIFF(SECOND, acquired_at, NOW())",
+}
+"""Seconds since a lock was acquired, by the clock of the database."""
+DIALECTS: Final = frozenset(_AGE_S)
+
+
+@dataclass(frozen=True)
+class SqlDatabase:
+    """The rows of one catalog.
+
+    Attributes:
+        url: where the database is; its text hides the password.
+        key: which catalog of the database it is.
+        wait_s: maximum seconds of waiting for a lock.
+    """
+
+    url: sa.URL
+    key: str
+    wait_s: float = field(default=480.0)
+
+    def __str__(self) -> str:
+        return self.url.render_as_string(hide_password=True)
+
+    def prepare(self) -> None:
+        """Create the tables that are missing.
+
+        Raises:
+            StorageError: the database does not answer, or refuses.
+        """
+        with self._told("open the catalog"):
+            try:
+                _metadata.create_all(_engine(os.getpid(), self.url))
+            except sa.exc.DBAPIError:  # another process creates them at the same time
+                _metadata.create_all(_engine(os.getpid(), self.url))
+
+    # databases
+
+    def databases(self) -> list[str]:
+        """Return the names of all databases, in order."""
+        ours = [table.c.database_name for table in (_TABLES, _DATABASES)]
+        asked = sa.union(*(sa.select(name).where(name.table.c.catalog_key == self.key) for name in ours))
+        return sorted(name for (name,) in self._rows(asked))
+
+    def has_database(self, name: str) -> bool:
+        """Return whether there is a database."""
+        asked = sa.union(
+            *(
+                sa.select(table.c.database_name).where(table.c.catalog_key == self.key, table.c.database_name == name)
+                for table in (_TABLES, _DATABASES)
+            )
+        )
+        return (name,) in {tuple(row) for row in self._rows(asked)}
+
+    def add_database(self, name: str, location: str) -> None:
+        """Note a database; it is fine if it is noted."""
+        for key, value in {_EXISTS: "true", _LOCATION: location}.items():
+            row = {"catalog_key": self.key, "database_name": name, "property_key": key, "property_value": value}
+            self._insert(_DATABASES, row)
+
+    def remove_database(self, name: str) -> None:
+        """Forget a database and all its tables."""
+        for table in (_TABLES, _OPTIONS, _DATABASES):
+            self._run(sa.delete(table).where(table.c.catalog_key == self.key, table.c.database_name == name))
+
+    # tables
+
+    def tables(self, database: str) -> list[str]:
+        """Return the names of the tables of a database, in order."""
+        asked = sa.select(_TABLES.c.table_name, _TABLES.c.database_name).where(
+            _TABLES.c.catalog_key == self.key, _TABLES.c.database_name == database
+        )
+        return sorted(name for name, of in self._rows(asked) if of == database)
+
+    def has_table(self, database: str, table: str) -> bool:
+        """Return whether there is a table."""
+        asked = sa.select(_TABLES.c.database_name, _TABLES.c.table_name).where(self._is(_TABLES, database, table))
+        # A database that compares names without case also finds others.
+        return (database, table) in {tuple(row) for row in self._rows(asked)}
+
+    def add_table(self, database: str, table: str) -> None:
+        """Note a table; it is fine if it is noted.
+
+        Raises:
+            AlreadyExistsError: the database has a table of the same name in other case, and takes them for one.
+        """
+        row = {"catalog_key": self.key, "database_name": database, "table_name": table}
+        if not self._insert(_TABLES, row) and not self.has_table(database, table):
+            raise AlreadyExistsError(
+                f"cannot create '{database}.{table}': the catalog at '{self}' has a table whose name differs in case "
+                "alone, and its database takes them for one. Choose another name.",
+                table=f"{database}.{table}",
+            )
+
+    def remove_table(self, database: str, table: str) -> bool:
+        """Forget a table; return whether it was noted."""
+        removed = self._run(sa.delete(_TABLES).where(self._is(_TABLES, database, table)))
+        self._run(sa.delete(_OPTIONS).where(self._is(_OPTIONS, database, table)))
+        return removed > 0
+
+    def rename_table(self, old: tuple[str, str], new: tuple[str, str]) -> None:
+        """Note another name of a table; it is fine if it is noted.
+
+        Raises:
+            AlreadyExistsError: there is a table of the new name.
+        """
+        named = {"database_name": new[0], "table_name": new[1]}
+        for table in (_OPTIONS, _TABLES):
+            try:
+                self._run(sa.update(table).where(self._is(table, *old)).values(named))
+            except sa.exc.IntegrityError:
+                if table is _TABLES:
+                    raise AlreadyExistsError(
+                        f"cannot rename '{'.'.join(old)}': table '{'.'.join(new)}' already exists.",
+                        table=".".join(new),
+                    ) from None
+
+    def note_options(self, database: str, table: str, options: Mapping[str, str]) -> None:
+        """Note the options of a table, in place of those that are noted. Values that do not fit are left out."""
+        self._run(sa.delete(_OPTIONS).where(self._is(_OPTIONS, database, table)))
+        named = {"catalog_key": self.key, "database_name": database, "table_name": table}
+        for key, value in options.items():
+            if len(key) <= _NAME and len(value) <= _VALUE:
+                self._insert(_OPTIONS, {**named, "property_key": key, "property_value": value})
+
+    # locks
+
+    @contextmanager
+    def lock(self, database: str, table: str) -> Iterator[None]:
+        """Hold the lock of a table in the block, which takes no longer than `_LEASE_S`.
+
+        Raises:
+            ConflictError: others held it for `wait_s`.
+        """
+        name = f"{self.key}.{database}.{table}"
+        self._acquire(name)
+        ends = MACHINE.seconds() + _LEASE_S
+        try:
+            yield
+        finally:
+            if MACHINE.seconds() < ends:  # later the lock may be another's
+                self._run(sa.delete(_LOCKS).where(_LOCKS.c.lock_id == name))
+
+    def _acquire(self, name: str) -> None:
+        age_s: sa.ColumnElement[int] = sa.literal_column(_AGE_S[self.url.get_backend_name()])
+        waits = Retries(attempts=1 << 20, first_wait_ms=4, growth=1.3, longest_wait_ms=100, deadline_s=self.wait_s)
+        for attempt in waits.each():
+            if self._insert(_LOCKS, {"lock_id": name, "expire_time_seconds": _LEASE_S}):
+                return
+            self._run(sa.delete(_LOCKS).where(_LOCKS.c.lock_id == name, age_s > _LOCKS.c.expire_time_seconds))
+            if attempt.is_last:
+                break
+        raise ConflictError(
+            f"the lock '{name}' of the catalog at '{self}' was held by others for {self.wait_s:.0f} s. Nothing was "
+            "committed. Try again, or look into the table 'paimon_distributed_locks' for a holder that is gone."
+        )
+
+    # statements
+
+    def _is(self, rows: sa.Table, database: str, table: str) -> sa.ColumnElement[bool]:
+        return sa.and_(rows.c.catalog_key == self.key, rows.c.database_name == database, rows.c.table_name == table)
+
+    def _insert(self, table: sa.Table, row: Mapping[str, Any]) -> bool:
+        """Insert a row; return whether it was not there."""
+        try:
+            self._run(sa.insert(table).values(row))
+        except sa.exc.IntegrityError:
+            return False
+        return True
+
+    def _rows(self, asked: Any) -> list[Any]:
+        with self._told("read"), _engine(os.getpid(), self.url).connect() as connection:
+            return list(connection.execute(asked))
+
+    def _run(self, statement: Any) -> int:
+        with self._told("write to"), _engine(os.getpid(), self.url).connect() as connection:
+            return int(connection.execute(statement).rowcount)
+
+    @contextmanager
+    def _told(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except sa.exc.IntegrityError:
+            raise
+        except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
+            reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+            raise StorageError(
+                f"cannot {verb} the catalog database '{self}': {reason}. Files of tables are as they were.",
+                path=str(self),
+            ) from error
+
+
+@functools.lru_cache(maxsize=16)
+def _engine(pid: int, url: sa.URL) -> sa.Engine:
+    """Return the connections of a process: a fork of it has its own."""
+    backend = url.get_backend_name()
+    made = sa.create_engine(
+        url,
+        isolation_level="AUTOCOMMIT",
+        pool_pre_ping=backend != "sqlite",
+        connect_args={"timeout": _BUSY_S} if backend == "sqlite" else {},
+    )
+    if backend == "postgresql":
+        sa.event.listen(made, "connect", _in_local_zone)
+    return made
+
+
+def _in_local_zone(connection: Any, record: Any) -> None:
+    """Set the zone of a session of PostgreSQL to that of this machine, as JDBC does: times of locks have none."""
+    offset = datetime.now().astimezone().utcoffset()
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET TIME ZONE INTERVAL '{int(offset.total_seconds()) if offset else 0} seconds'")
