@@ -121,6 +121,7 @@ IMPORTS_IN_FUNCTIONS: Final[dict[str, str]] = {
     "stream.logged": "readers of JSON, wanted by the same",
     "handle.table": "the same",
     "catalogs.catalog": "SQL: a parser and an engine",
+    "catalogs.open": "SQLAlchemy, an extra",
     "sql.query.views": "datasets of Arrow, which bring pandas: wanted by queries over tables alone",
     "progress.work": "Rich, wanted by long work alone",
     "codec.avro_accelerator": "polars-avro, whose import takes 150 ms, where it pays",
@@ -173,6 +174,7 @@ EFFECTS: Final[frozenset[str]] = frozenset(
 """Calls that only `storage/` makes: everything else gets clocks, ids, randomness and bytes from `Env`."""
 
 EFFECTS_ALLOWED: Final[dict[str, str]] = {
+    "catalogs.sql_database": "sessions of PostgreSQL get the zone of this machine",
     "cli.demo_broker": "a demo starts a broker of its own",
     "cli.demo_log": "a demo measures times between two processes",
     "storage": "the door itself",
