@@ -59,6 +59,14 @@ def metastore_of(text: str, given: Mapping[str, Any], kind: str | None, env: Cal
 
 
 def _of_files(text: str, given: Options, env: Callable[[Storage], Env], what: str) -> Metastore:
+    for option, value, why in (
+        (c.WAREHOUSE, text, "the warehouse is the argument"),
+        (c.URI, None, f"the metastore is the file system. Set '{c.METASTORE.key}' to 'jdbc', or leave the option out"),
+    ):
+        if (found := given.get(option)) not in (None, value):
+            raise InvalidInputError(
+                f"{what} with '{option.key}' = '{_hidden(str(found))}': {why}. Nothing was opened.", option=option.key
+            )
     storage, root = storage_for(text, given)
     return FileSystem(root, env(storage))
 

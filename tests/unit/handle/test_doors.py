@@ -120,7 +120,7 @@ def test_files_are_loaded_by_a_path_object(table: mg.Table, tmp_path: Path) -> N
         ("S3.endpoint", "s3.endpoint"),
         ("gs.servicaccount", "gs.service-account"),
         ("az.acount-name", "az.account-name"),
-        ("wharehouse", "warehouse'? Give the warehouse as the argument"),
+        ("wharehouse", "warehouse"),
         ("lokk.enabled", "lock.enabled"),
         ("metastor", "metastore"),
         ("table-defaultt.bucket", "table-default.bucket"),
@@ -140,12 +140,21 @@ def test_a_misspelt_option_of_a_table_is_refused_where_options_of_both_are_taken
         mg.table(table.path, options={"bukcet": "1"})
 
 
+def test_two_warehouses_are_refused(table: mg.Table) -> None:
+    root = table.path.rpartition("/")[0].rpartition("/")[0]
+    assert mg.catalog(root, options={"warehouse": root, "metastore": "filesystem"}).list_databases() == ["db"]
+    with pytest.raises(InvalidInputError, match="'warehouse' = '/other'"):
+        mg.catalog(root, options={"warehouse": "/other"})
+    with pytest.raises(InvalidInputError, match="'uri'"):
+        mg.catalog(root, options={"uri": "jdbc:sqlite:x.db"})
+
+
 @pytest.mark.parametrize("door", [mg.catalog, mg.table])
 @pytest.mark.parametrize(
     "key",
     [
         *("fs.s3a.endpoint", "fs.s3a.access.key", "fs.oss.endpoint", "hadoop.fs.s3a.endpoint", "oss.endpoint"),
-        *("s3.path.style.access", "s3.connection.maximum", "metastore", "warehouse", "cache-enabled", "lock.enabled"),
+        *("s3.path.style.access", "s3.connection.maximum", "cache-enabled", "lock.enabled"),
         *("cache.expire-after-write", "cache.manifest.small-file-memory", "cache.snapshot.max-num-per-table"),
     ],
 )
