@@ -142,7 +142,7 @@ def test_a_misspelt_option_of_a_table_is_refused_where_options_of_both_are_taken
 
 def test_two_warehouses_are_refused(table: mg.Table) -> None:
     root = table.path.rpartition("/")[0].rpartition("/")[0]
-    assert mg.catalog(root, options={"warehouse": root, "metastore": "filesystem"}).list_databases() == ["db"]
+    assert mg.catalog(root, options={"warehouse": root, "metastore": "filesystem"}).list_databases() == ["d"]
     with pytest.raises(InvalidInputError, match="'warehouse' = '/other'"):
         mg.catalog(root, options={"warehouse": "/other"})
     with pytest.raises(InvalidInputError, match="'uri'"):
