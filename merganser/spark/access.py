@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 import merganser
 from merganser import errors
-from merganser.errors import InvalidInputError, MerganserError, UnsupportedError, a_type
+from merganser.errors import ExpiredError, InvalidInputError, MerganserError, UnsupportedError, a_type
 from merganser.handle.doors import table as table_at
 from merganser.handle.table import Table
 from merganser.spark.jobs import OUTCOME_SCHEMA, SHIP, in_tasks
@@ -31,6 +31,8 @@ _PROBE_ROWS: Final = 1 << 16
 _OURS: Final = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, MerganserError)
 }
+_GONE: Final = re.compile(r"FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (\S+?)\.?\s")
+"""What Spark says of a file that it reads itself and does not find."""
 _RAISED: Final = re.compile(rf"(?:^|: )(?:merganser\.errors\.)?({'|'.join(_OURS)}): (.*)$", re.MULTILINE)
 
 _lock: Final = threading.Lock()
@@ -175,6 +177,13 @@ def unwrapped(text: str, ask: Callable[[], TaskPython | None]) -> MerganserError
     if found:
         name, message = found[-1]
         return _OURS[name](message)
+    if gone := _GONE.search(text):
+        return ExpiredError(
+            f"cannot read '{gone[1].removeprefix('file:')}': the file was there when the query was planned, and has "
+            "been removed since, by expire, erase or remove_orphans. Nothing was committed. Run the statement again, "
+            "which reads the newest snapshot.",
+            path=gone[1],
+        )
     if missing := re.search(r"ModuleNotFoundError: No module named '(\w+)|(PyArrow) .{0,20}must be installed", text):
         module = (missing[1] or missing[2]).lower()
         return UnsupportedError(f"tasks cannot import {module}. {advice(ask())}")

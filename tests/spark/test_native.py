@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import merganser as mg
+from merganser.errors import ExpiredError
 
 pytest.importorskip("pyspark")
 
@@ -413,6 +414,28 @@ def test_settings_that_lose_or_change_rows_are_not_used(
         found.collect()
     with pytest.raises(PySparkException, match="it is missing"):
         native.arrow("SELECT max(v) AS v FROM t")
+
+
+def test_a_statement_whose_file_is_removed_under_it_says_so(
+    native: Native, catalog: mg.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = catalog.create_table("default.t", {"k": "INT"})
+    table.write([{"k": k} for k in range(1000)])
+    native.session.sql("CREATE TABLE default.u (k INT)")
+    frame_of = spark_sql.query_frame
+
+    def removed(*asked: Any) -> Any:
+        frame = frame_of(*asked)
+        for path in Path(table.path).rglob("data-*.parquet"):
+            path.unlink()
+        return frame
+
+    monkeypatch.setattr(spark_sql, "query_frame", removed)
+    with pytest.raises(
+        ExpiredError, match=r"cannot read '/.*parquet': .* has been removed since.* Nothing was committed"
+    ):
+        native.session.sql("INSERT INTO default.u SELECT k FROM default.t")
+    assert catalog.table("default.u").latest_snapshot() is None
 
 
 def test_one_query_reads_files_and_what_is_merged(native: Native, catalog: mg.Catalog) -> None:
