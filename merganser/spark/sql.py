@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -60,7 +61,7 @@ from merganser.sql.query.keys import looked_up
 from merganser.sql.result import Result
 from merganser.sql.session import Session
 from merganser.sql.sources import FUNCTIONS, Sources, fields_of
-from merganser.sql.state import TIME_ZONE, State
+from merganser.sql.state import MAX_ROWS, MEMORY, TIME_ZONE, TIMEOUT, State
 from merganser.sql.statements import Insert, Statement
 from merganser.sql.trees import TEXT, hinted
 
@@ -72,6 +73,8 @@ _FORMATS: Final = ("parquet", "orc", "csv", "json", "text", "avro", "delta", "bi
 """First parts of names such as parquet.`/path`, which are Spark's."""
 _TIME: Final = "spark.sql.timeType.enabled"
 _VIEW: Final = "merganser_view_"
+_OF_THE_PROCESS: Final = (TIMEOUT, MAX_ROWS, MEMORY)
+"""Options of SET that hold for queries that run in this process."""
 
 
 def session(spark: SparkSession, catalog: Any) -> SparkSqlSession:
@@ -149,6 +152,13 @@ class SparkState(State):
                 self.spark.conf.set(theirs, value)
             self._before.setdefault(theirs, before)
         super().set(key, value)
+        if key in _OF_THE_PROCESS:
+            warnings.warn(
+                f"'{key}' was set, and does not hold on Spark: a query returns a DataFrame, which runs when it is "
+                "used. Limit the rows with LIMIT, and the time by spark.interruptTag.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def reset(self, key: str | None) -> None:
         """Forget an option; see `State.reset`."""

@@ -11,7 +11,13 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
-from merganser.errors import ExpiredError, InvalidInputError, NotFoundError, SqlSyntaxError, UnsupportedError
+from merganser.errors import (
+    ExpiredError,
+    InvalidInputError,
+    NotFoundError,
+    SqlSyntaxError,
+    UnsupportedError,
+)
 
 pytest.importorskip("pyspark")
 
@@ -454,6 +460,15 @@ def test_syntax_errors_have_places_of_the_text_of_the_user_or_none(session: Any,
     with pytest.raises(InvalidInputError, match="cannot run the query: Syntax error") as refused:
         session.sql("SELECT id @@ 3 FROM t")
     assert "pos " not in refused.value.message
+
+
+def test_limits_of_this_process_are_said_not_to_hold(session: Any) -> None:
+    for key, value in {"sql.timeout": "30 s", "sql.max-rows": "1", "sql.memory": "1 gb"}.items():
+        with pytest.warns(RuntimeWarning, match=rf"'{key}' was set, and does not hold on Spark"):
+            session.sql(f"SET '{key}' = '{value}'")
+        with pytest.raises(InvalidInputError, match=f"cannot set '{key}' to 'many'"):
+            session.sql(f"SET '{key}' = 'many'")
+    assert session.sql("SELECT * FROM range(3)").count() == 3
 
 
 def test_explain_names_what_is_read(session: Any) -> None:
