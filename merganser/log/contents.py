@@ -8,6 +8,8 @@ such as the difference of an overwrite, stay in the files. The log then only nam
     is an overwrite, or left changes out                says so
     was made while the broker did not answer            says so, later
     publishes nothing, as most compactions              has nothing
+    publishes with a later compaction, if the log is
+    eventual                                            has a record without a row: writes end with their snapshot
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ from typing import Final
 
 import pyarrow as pa
 
+from merganser.commit.log import is_eventual
 from merganser.log.records import Mode
 from merganser.meta.followed import as_of
-from merganser.meta.snapshot import OVERWRITE, Snapshot
+from merganser.meta.snapshot import APPEND, OVERWRITE, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.tracking import left_out
 from merganser.options import write as w
+from merganser.rules.compacting import publishes_by_compaction
 from merganser.scan.forms import columns_of
 from merganser.scan.gaps import gap_of
 from merganser.scan.phases import may_retract
@@ -92,6 +96,8 @@ def contents_of(table: TableDef, env: Env, snapshot: Snapshot) -> Contents:
         if split is not None:
             buckets.setdefault(int(directory.rpartition("bucket-")[2]), []).append(split)
             retracts |= any(may_retract(table, file) for file in split.files)
+    if not buckets and snapshot.commit_kind == APPEND and is_eventual(table) and publishes_by_compaction(table.options):
+        return Contents(table, {0: []})
     return Contents(table, dict(sorted(buckets.items())), shortened=retracts and mode_of(table) == "upsert")
 
 

@@ -15,7 +15,7 @@ from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import COLUMNS, FILE_NAME_PART, Option, Options
 from merganser.options.registry import check_texts, did_you_mean, split_column_key
-from merganser.rules.compacting import PER_RECORD, hides_level_0, publishes_by_compaction, publishes_each_record
+from merganser.rules.compacting import PER_RECORD, hides_level_0, publishes_each_record
 from merganser.rules.facts import DYNAMIC, POSTPONE, listed, refuse, type_of
 from merganser.rules.merging import check_merge_rules, depending_on_merges
 from merganser.rules.starts import check_scan_options
@@ -340,8 +340,8 @@ def _check_shows_flushed_rows(table: TableSchema, what: str) -> None:
     engine = options.get(w.MERGE_ENGINE)
     if engine != "deduplicate":
         why = f"'{w.MERGE_ENGINE.key}' = '{engine}' makes the row of a key of several rows"
-    elif publishes_by_compaction(options) or hides_level_0(options):
-        why = "this table shows and publishes rows with a compaction that comes after their commit"
+    elif hides_level_0(options):
+        why = "this table shows rows with a compaction that comes after their commit"
     elif table.cross_partition or options.get(w.BUCKET) == POSTPONE:
         why = "rows of this table find their bucket after they are written, so that its log has no rows"
     else:

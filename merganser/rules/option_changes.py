@@ -13,6 +13,7 @@ from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import Option, Options
 from merganser.options.registry import IMMUTABLE_KEYS, find_option
+from merganser.rules.compacting import publishes_by_compaction
 from merganser.rules.facts import DYNAMIC, POSTPONE, refuse
 
 _PLACED: Final = "files lie where it says"
@@ -107,6 +108,9 @@ def _check_written(key: str, option: Option[Any], before: Options, after: Option
         _check_bucket(before.get(w.BUCKET), after.get(w.BUCKET), after.is_set(w.BUCKET), what)
     elif option == w.DELETION_VECTORS and not after.get(w.DELETION_VECTORS_MODIFIABLE):
         _refuse_written(key, old, new, "files rely on it. Set 'deletion-vectors.modifiable' = 'true' to allow it", what)
+    elif option == w.LOG_CONSISTENCY and after.get(option) == "eventual" and publishes_by_compaction(before):
+        why = "a stream that goes on at its position would never get rows that wait for the compaction to publish them"
+        _refuse_written(key, old, new, f"{why}. Create another table with the new value, and copy the rows", what)
     elif option in (w.IGNORE_DELETE, w.IGNORE_UPDATE_BEFORE) and before.get(option):
         _refuse_written(key, old, new, "rows that it dropped are gone, and rows to come would not go with them", what)
 

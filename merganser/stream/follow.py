@@ -30,6 +30,7 @@ from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r
 from merganser.options import write as w
+from merganser.rules.compacting import publishes_by_compaction
 from merganser.scan.changes import Changes, gap, rows_as, visible
 from merganser.scan.forms import WHOLE_CHANGES, columns_of
 from merganser.scan.gaps import Gap, gap_of, refusal
@@ -218,7 +219,7 @@ class TableStream(Iterator[pa.Table | Gap]):
         if self._is_closed:
             raise StopIteration
         if self._initial is not None:
-            found = self._state(visible(self._table, self._initial))
+            found = self._state(self._visible(self._table, self._initial))
             self._initial = None  # not before: a read that failed is repeated
             if found.num_rows:
                 return found
@@ -320,7 +321,7 @@ class TableStream(Iterator[pa.Table | Gap]):
             UntrackedError: it left something out, and gaps are errors.
         """
         table = self._current(snapshot)
-        changelog = from_changelog(table, Published(snapshot.id, snapshot.id))
+        changelog = from_changelog(table, self._source(table, snapshot))
         where = None if self._what in WHOLE_CHANGES else self._where
         partitions = gap_of(table, self._env, snapshot, where, changelog=changelog)
         if self._gaps == "skip" or partitions == frozenset():
@@ -332,16 +333,29 @@ class TableStream(Iterator[pa.Table | Gap]):
     def _published(self, snapshot: Snapshot) -> pa.Table:
         """Return what a snapshot published."""
         table = self._current(snapshot)
-        source = Published(snapshot.id, snapshot.id)
         chosen, where = self._read(table)
-        changes = Changes(table, self._env, source, chosen, where, self._what)
+        changes = Changes(table, self._env, self._source(table, snapshot), chosen, where, self._what)
         if (
             snapshot.commit_kind == OVERWRITE
             and table.options.get(r.STREAMING_READ_OVERWRITE)
-            and not is_replaced(table, snapshot)
+            and (self._runs_ahead(table) or not is_replaced(table, snapshot))
         ):
             return self._exchanged(table, snapshot)
         return changes.to_arrow()
+
+    def _runs_ahead(self, table: TableDef) -> bool:
+        """Return whether the stream has rows of commits before compactions publish them.
+
+        Rows of an eventual log are compared with all rows of the table, whatever level they lie in. So commits are
+        taken as those of a table without a changelog, and compactions change nothing.
+        """
+        return self._shown is not None and publishes_by_compaction(table.options)
+
+    def _source(self, table: TableDef, snapshot: Snapshot) -> Published:
+        return Published(snapshot.id, snapshot.id, "delta" if self._runs_ahead(table) else "auto")
+
+    def _visible(self, table: TableDef, source: State | MadeSince | Exchanged) -> Source:
+        return source if self._runs_ahead(table) else visible(table, source)
 
     def _logged(self, snapshot: Snapshot, commit: LogCommit) -> pa.Table:
         """Return what the log has of a snapshot."""
@@ -351,11 +365,11 @@ class TableStream(Iterator[pa.Table | Gap]):
 
     def _exchanged(self, table: TableDef, snapshot: Snapshot) -> pa.Table:
         """Return the rows that an overwrite removed, then those that it added."""
-        parts = [self._rows(table, visible(table, Exchanged(snapshot, ADD, snapshot)), "+I")]
+        parts = [self._rows(table, self._visible(table, Exchanged(snapshot, ADD, snapshot)), "+I")]
         if snapshot.id > 1:
             before = SnapshotStore(table.paths, self._env, table.name).load(snapshot.id - 1)
             gone = self._current(before)
-            parts.insert(0, self._rows(gone, visible(gone, Exchanged(snapshot, DELETE, before)), "-D"))
+            parts.insert(0, self._rows(gone, self._visible(gone, Exchanged(snapshot, DELETE, before)), "-D"))
             self._current(snapshot)
         return pa.concat_tables(parts, promote_options="permissive")
 

@@ -24,6 +24,7 @@ from merganser.meta.refs import MAIN
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
+from merganser.rules.compacting import publishes_by_compaction
 from merganser.storage.env import Env
 
 if TYPE_CHECKING:
@@ -197,9 +198,10 @@ class Waiting:
         mark = commit.mark
         if mark.files or (mark.shortened and self._exact) or commit.size_bytes > LOG_BYTES_MAX:
             return False
-        if mark.schema == self._table.schema.id:
-            return True
-        return as_of(self._table, self._env, mark.schema).schema.fields == self._table.schema.fields
+        told = as_of(self._table, self._env, mark.schema)
+        if self._since_ms is not None and publishes_by_compaction(told.options):
+            return False  # the commit was before, and the reader has its rows
+        return told.schema.fields == self._table.schema.fields
 
     def close(self) -> None:
         """Close the consumer. A reader that goes on subscribes again."""

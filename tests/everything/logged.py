@@ -16,6 +16,7 @@ from merganser.lookup.lookup import Lookup
 from merganser.meta.followed import as_of
 from merganser.meta.snapshot import Snapshot
 from merganser.rules.checks import check_table_options
+from merganser.rules.compacting import publishes_by_compaction
 from merganser.schema.row_kind import SYMBOLS, symbols
 from merganser.schema.table_schema import CHANGE_KIND
 from tests.everything.replica import DifferenceError
@@ -57,7 +58,14 @@ def compare_log(h: History, after: int) -> int:
         if Counter(map(repr, given)) != Counter(map(repr, wanted)):
             raise DifferenceError("log", f"snapshot {snapshot.id} has {given[:3]}, and its changes are {wanted[:3]}")
         h.compared["snapshots in a log"] += 1
-        if snapshot.id - 1 in there_are and may_be_eventual and changes.num_rows:
+        if snapshot.id - 1 not in there_are or not may_be_eventual:
+            continue
+        if publishes_by_compaction(there.options):
+            if changes.num_rows:
+                _compare_published(h, changes, there_are[snapshot.id - 1], snapshot)
+                h.compared["compactions of an eventual log"] += 1
+            changes = table.changes(snapshot.id, snapshot.id, mode="delta", gaps="skip").to_arrow()
+        if changes.num_rows:
             _compare_eventual(h, changes, there_are[snapshot.id - 1], snapshot)
             h.compared["snapshots in an eventual log"] += 1
     return after
@@ -74,19 +82,32 @@ def _may_be_eventual(h: History) -> bool:
     return True
 
 
-def _compare_eventual(h: History, changes: pa.Table, last: Snapshot, snapshot: Snapshot) -> None:
-    """Hold what a reader of an eventual log gets of a snapshot, flushed and committed, against the table."""
-    table, schema = h.table, h.table.definition.schema.shown
+def _rows_of(h: History, *snapshots: Snapshot) -> list[Rows]:
+    """Return what gives the rows of the table at each of some snapshots."""
+    asked = Lookup(h.table.definition, h.table.env)
 
     def rows_at(snapshot: Snapshot) -> Rows:
         def rows(keys: pa.Table) -> tuple[Any, pa.Table]:
             asked.move(snapshot)
-            return asked.rows_of(keys.select(table.definition.row_key))[1:]
+            return asked.rows_of(keys.select(h.table.definition.row_key))[1:]
 
         return rows
 
-    asked = Lookup(table.definition, table.env)
-    before, after = rows_at(last), rows_at(snapshot)
+    return [rows_at(snapshot) for snapshot in snapshots]
+
+
+def _compare_published(h: History, changes: pa.Table, last: Snapshot, snapshot: Snapshot) -> None:
+    """Check that a reader of an eventual log has what a compaction publishes."""
+    normalizer = Normalizer(h.table.definition.schema.shown)
+    told = normalizer.committed(changes.drop_columns([CHANGE_KIND.name]), set(), *_rows_of(h, last, snapshot))
+    if told.num_rows:
+        raise DifferenceError("eventual log", f"the compaction {snapshot.id} changes {told.to_pylist()[:3]}")
+
+
+def _compare_eventual(h: History, changes: pa.Table, last: Snapshot, snapshot: Snapshot) -> None:
+    """Hold what a reader of an eventual log gets of a snapshot, flushed and committed, against the table."""
+    schema = h.table.definition.schema.shown
+    before, after = _rows_of(h, last, snapshot)
     rows = changes.drop_columns([CHANGE_KIND.name])
     kinds = pa.compute.index_in(changes.column(CHANGE_KIND.name), pa.array(SYMBOLS)).combine_chunks().cast(pa.int8())
     normalizer = Normalizer(schema)

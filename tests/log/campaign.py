@@ -23,8 +23,10 @@ import confluent_kafka as kafka
 from merganser import catalog
 from merganser.cli.target import table_of
 from merganser.errors import CommitUnknownError, ConflictError, MerganserError, StorageError
+from merganser.log.contents import mode_of
 from merganser.log.mark import CONTROL_KEY, HEADER, Mark, mark_from
 from merganser.log.status import repair_log
+from merganser.rules.compacting import publishes_by_compaction
 from tests.log.broker import Broker, running
 from tests.log.queries import Query
 from tests.soak.driver import report
@@ -36,6 +38,8 @@ ROLES: Final = (("writer", WRITERS), ("upkeep", 1), ("roller", 2), ("follower", 
 _KEEPS: Final = {"changelog.num-retained.min": "1000000", "changelog.num-retained.max": "1000000"}
 _UPSERTS, _LINES = (next(table for table in TABLES if table.name == name) for name in ("upserts", "lines"))
 _EAGER: Final = {"log.consistency": "eventual", "bucket": "-1", "dynamic-bucket.target-row-num": "500"}
+PRODUCERS: Final = ("none", "lookup", "full-compaction")
+"""Changelog producers of the table `eager`, of which the seed chooses one."""
 _WHOLE: Final = {"bucket": "2", "changelog-producer": "per-record", **_KEEPS}
 LOGGED: Final = (
     _UPSERTS,
@@ -64,7 +68,7 @@ class Campaign:
         """Run it in a directory of its own. Return what is wrong; empty when nothing is."""
         with tempfile.TemporaryDirectory(prefix="merganser-log-", ignore_cleanup_errors=True) as root, running() as own:
             place = Place(Path(root), tuple(table.name for table in LOGGED))
-            _in_child(lambda: _create(place, own.address))
+            _in_child(lambda: _create(place, own.address, PRODUCERS[self.seed % len(PRODUCERS)]))
             start = time.perf_counter()
             slots = [(role, number) for role, count in ROLES for number in range(count)]
             alive: dict[tuple[str, int], int] = {}
@@ -162,12 +166,13 @@ def _differs(place: Place, number: int) -> list[str]:
     return [f"follower {number} of eager has {len(keys)} other rows than the table: {shown}"] if keys else []
 
 
-def _create(place: Place, servers: str) -> None:
+def _create(place: Place, servers: str, producer: str) -> None:
     made_in = catalog(place.warehouse, options={"local.sync": "false"})
     made_in.create_database("soak")
     log = {"log.system": "kafka", "kafka.bootstrap.servers": servers}
     for table in (*LOGGED, replace(LOGGED[1], name="back")):
-        replace(table, options={**table.options, **log}).create(made_in)
+        own = {"changelog-producer": producer, **_KEEPS} if table.name == "eager" else {}
+        replace(table, options={**table.options, **log, **own}).create(made_in)
 
 
 def _settle(place: Place) -> None:
@@ -182,6 +187,8 @@ def _settle(place: Place) -> None:
                 place.journal(table.name, writer).begin(n)
                 commit(place, table, opened, writer, n, rng)
                 place.journal(table.name, writer).done(n)
+        if publishes_by_compaction(opened.definition.options):
+            opened.compact(full=True)  # for queries, which see what is published
     _repair(place.open("back").path)
 
 
@@ -472,7 +479,7 @@ def _log_judged(place: Place, name: str) -> list[str]:
     for number, (mark, ended, _) in commits.items():
         if len(ended) != mark.parts:
             problems.append(f"log of {name}: snapshot {number} has {len(ended)} of {mark.parts} partitions")
-    upsert = name in ("upserts", "eager")
+    upsert = mode_of(opened.definition) == "upsert"
     for snapshot in opened.snapshots():
         found = commits.get(snapshot.id)
         if found is not None and found[0].files:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import random
 import subprocess
 import sys
 import time
@@ -28,6 +30,7 @@ from tests.log.test_log import _following, _records, _row, _said
 pytestmark = pytest.mark.broker
 _names = itertools.count()
 _Get = Callable[[], list[dict[str, Any]]]
+_BY_COMPACTION = ("lookup", "full-compaction")
 
 
 @pytest.fixture
@@ -64,6 +67,9 @@ def _settled(get: _Get, rows: dict[int, Any], wanted: dict[int, Any]) -> None:
         {"log.changelog-mode": "all", "bucket": "-1"},
         {"log.changelog-mode": "upsert", "changelog-producer": "per-record"},
         {"changelog-producer": "input"},
+        {"changelog-producer": "lookup"},
+        {"changelog-producer": "lookup", "write-only": "true"},
+        {"changelog-producer": "full-compaction", "bucket": "-1"},
     ],
 )
 def test_a_stream_gets_flushed_rows_before_their_commit_and_once(
@@ -78,7 +84,7 @@ def test_a_stream_gets_flushed_rows_before_their_commit_and_once(
         assert get() == [_row("-U", 1, "a"), _row("+U", 1, "b"), _row("+I", 2, "c")]
         assert [row["k"] for row in table.read().to_pylist()] == [1, 4]
         writer.write([{"k": 4, "v": None}, {"k": 5, "v": "no"}, {"k": 5, "v": None}], kinds=["-D", "+I", "-D"])
-        assert get() == [_row("-D", 4, "x")]
+        _settled(get, {1: "b", 2: "c", 4: "x"}, {1: "b", 2: "c"})  # without `flush` rows may come one by one
         writer.commit()
         writer.write([{"k": 3, "v": "d"}])
         assert get() == [_row("+I", 3, "d")]
@@ -86,7 +92,110 @@ def test_a_stream_gets_flushed_rows_before_their_commit_and_once(
         assert get() == [_row("+I", 4, "again")]
 
 
-@pytest.mark.parametrize("producer", ["none", "input"])
+@pytest.mark.parametrize("producer", _BY_COMPACTION)
+def test_what_a_compaction_publishes_was_there_with_the_commit(
+    warehouse: mg.Catalog, broker: Broker, producer: str
+) -> None:
+    table = _table(warehouse, broker, **{"changelog-producer": producer, "write-only": "true"})
+    upkeep = table.with_options({"write-only": "false"})
+    table.write([{"k": 1, "v": "a"}, {"k": 2, "v": "b"}])
+    with _following(table) as get:
+        assert sorted(row["k"] for row in get()) == [1, 2]  # level 0, too
+        with patch.object(uncommitted._Sender, "send"):  # as of a writer whose flushed rows are lost
+            table.write([{"k": 1, "v": "c"}])
+        assert get() == [_row("-U", 1, "a"), _row("+U", 1, "c")]
+        upkeep.compact(full=True)
+        table.write([{"k": 3, "v": "d"}])
+        assert get() == [_row("+I", 3, "d")]
+    records = [(r["snapshot"], r["key"]) for r in _records(table)]
+    assert [one for one in records if one[0] in (1, 2)] == [(1, "merganser"), (2, "merganser")]
+    compacted = [json.loads(key)["k"] for snapshot, key in records if snapshot == 3]
+    assert sorted(compacted) == [1, 2]
+    with _following(table, start="latest", **{"scan.remove-normalize": "true"}) as get, table.writer() as writer:
+        writer.write([{"k": 4, "v": "e"}])
+        writer.flush()
+        assert get() == [_row("+I", 4, "e")]
+        writer.commit()
+        assert get() == [_row("+I", 4, "e")]
+
+
+@pytest.mark.parametrize("producer", _BY_COMPACTION)
+def test_a_stream_at_a_position_goes_on_with_rows_that_no_compaction_has_published(
+    warehouse: mg.Catalog, broker: Broker, producer: str
+) -> None:
+    table = _table(warehouse, broker, **{"changelog-producer": producer, "write-only": "true"})
+    table.write([{"k": 1, "v": "a"}])
+    stream = table.stream(consumer="reader")
+    assert next(stream).to_pylist() == [_row("+I", 1, "a")]
+    table.write([{"k": 1, "v": "b"}])
+    assert next(stream).to_pylist() == [_row("-U", 1, "a"), _row("+U", 1, "b")]
+    stream.close()
+    table.write([{"k": 2, "v": "c"}])
+    table.with_options({"write-only": "false"}).compact(full=True)
+    with table.stream(consumer="reader", follow=False) as again:
+        rows = [row for plan in again for row in plan.to_pylist()]
+    assert rows == [_row("-U", 1, "a"), _row("+U", 1, "b"), _row("+I", 2, "c")]
+
+
+@pytest.mark.parametrize("producer", _BY_COMPACTION)
+def test_a_table_whose_compactions_publish_gets_an_eventual_log_before_its_rows(
+    warehouse: mg.Catalog, broker: Broker, producer: str
+) -> None:
+    options = {"changelog-producer": producer, "log.consistency": "transactional"}
+    table = _table(warehouse, broker, **options)
+    table = table.alter([set_option("log.consistency", "eventual")])
+    table.write([{"k": 1, "v": "a"}])
+    table = table.alter([set_option("log.consistency", "transactional")])
+    with pytest.raises(InvalidInputError, match=r"'log.consistency' cannot change .* wait for the compaction"):
+        table.alter([set_option("log.consistency", "eventual")])
+    table.alter([set_option("changelog-producer", "none"), set_option("log.consistency", "transactional")]).alter(
+        [set_option("log.consistency", "eventual")]
+    )
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("producer", ["none", *_BY_COMPACTION])
+def test_a_stream_has_what_is_flushed_over_what_is_committed_after_any_history(
+    warehouse: mg.Catalog, broker: Broker, producer: str, seed: int
+) -> None:
+    rng = random.Random(f"{producer} {seed}")
+    options = {"changelog-producer": producer, "write-only": str(seed == 0).lower(), "bucket": rng.choice(["2", "-1"])}
+    table = _table(warehouse, broker, **options)
+    rows: dict[int, Any] = {}
+    with _following(table) as get:
+        for _ in range(12):
+            given = [{"k": k, "v": str(rng.randrange(99))} for k in rng.sample(range(8), rng.randrange(1, 5))]
+            kinds = [rng.choice(["+I", "+I", "-D"]) for _ in given]
+            drawn = rng.random()
+            if drawn < 0.4:
+                table.write(given, kinds=kinds)
+            elif drawn < 0.5:
+                table.write(given, overwrite={})
+            elif drawn < 0.6:
+                table.delete(f"k < {rng.randrange(4)}")
+            elif drawn < 0.75:
+                table.with_options({"write-only": "false"}).compact(full=rng.random() < 0.5)
+            else:
+                with table.writer() as writer:
+                    writer.write(given, kinds=kinds)
+                    writer.flush()
+                    flushed = {row["k"]: row["v"] for row, kind in zip(given, kinds, strict=True) if kind == "+I"}
+                    there = {k: v for k, v in _there(table).items() if k not in {row["k"] for row in given}}
+                    _settled(get, rows, {**there, **flushed})
+                    if rng.random() < 0.5:
+                        table.write([{"k": 0, "v": "between"}])
+                    if rng.random() < 0.5:
+                        writer.commit()
+            _settled(get, rows, _there(table))
+        table.write([{"k": 99, "v": "last"}])  # behind all that could be doubled
+        _settled(get, rows, _there(table))
+
+
+def _there(table: mg.Table) -> dict[int, Any]:
+    return {row["k"]: row["v"] for row in table.read().to_pylist()}
+
+
+@pytest.mark.parametrize("producer", ["none", "input", *_BY_COMPACTION])
 def test_what_an_overwrite_removes_goes(warehouse: mg.Catalog, broker: Broker, producer: str) -> None:
     table = _table(warehouse, broker, **{"changelog-producer": producer})
     table.write([{"k": 1, "v": "a"}, {"k": 2, "v": "b"}])
@@ -295,8 +404,7 @@ def test_the_topic_of_uncommitted_rows_comes_and_goes_with_the_option(warehouse:
         (("k",), {"merge-engine": "partial-update"}, "'merge-engine' = 'partial-update'"),
         (("k",), {"merge-engine": "aggregation"}, "'merge-engine' = 'aggregation'"),
         (("k",), {"merge-engine": "first-row"}, "'merge-engine' = 'first-row'"),
-        (("k",), {"changelog-producer": "lookup"}, "with a compaction"),
-        (("k",), {"changelog-producer": "full-compaction"}, "with a compaction"),
+        (("k",), {"changelog-producer": "lookup", "deletion-vectors.enabled": "true"}, "with a compaction"),
         (("k",), {"deletion-vectors.enabled": "true"}, "with a compaction"),
         (("k",), {"bucket": "-2"}, "find their bucket"),
     ],
