@@ -23,6 +23,7 @@ from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
+from merganser.options import write as w
 from merganser.rules.alter import checked_changes
 from merganser.rules.checks import check_type
 from merganser.rules.gaps import unsupported_for_writing
@@ -91,8 +92,10 @@ class Table(ReadVerbs, WriteVerbs, EditVerbs, UpkeepVerbs, StreamVerbs):
         unkeyed = "none: equal rows are counted" if self.definition.counting else "none: rows are appended"
         lines.append(f"key        {', '.join(schema.primary_keys) or unkeyed}")
         lines.append(f"partitions {', '.join(schema.partition_keys) or 'none'}")
-        lines.append("options" if self.options else "options    none")
-        lines += [f"  {key} = {value}" for key, value in sorted(self.options.items())]
+        hidden = self.definition.unstored_client if self.options.get(w.LOG_SYSTEM) == "none" else {}  # of its catalog
+        options = sorted((key, value) for key, value in self.options.items() if key not in hidden)
+        lines.append("options" if options else "options    none")
+        lines += [f"  {key} = {value}" for key, value in options]
         if latest is None:
             lines.append("snapshot   none: nothing was written yet")
         else:

@@ -33,7 +33,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from merganser.commit.log import CommitLog, is_eventual
-from merganser.errors import ConflictError, InvalidInputError, StorageError
+from merganser.errors import ConflictError, InvalidInputError, MerganserError, StorageError
 from merganser.log.contents import FILES_ONLY, Contents, contents_of, is_files_only, mode_of
 from merganser.log.kafka import (
     MESSAGE_MAX_BYTES,
@@ -101,10 +101,6 @@ def _commit_of(table: TableDef, env: Env) -> _Commit:
     return _Commit(table, env, log)
 
 
-class _TooLargeError(InvalidInputError):
-    """A record is larger than the client sends."""
-
-
 @dataclass
 class _Commit:
     """The log during one commit; see `CommitLog`."""
@@ -132,8 +128,8 @@ class _Commit:
         try:
             self.log.check_awake(self.table, self.env)
             offsets = self._with_a_producer(lambda: self.log.prepared(self.table, self.env, snapshot, previous))
-        except (StorageError, _TooLargeError) as error:
-            if not self._takes_files:
+        except (StorageError, InvalidInputError) as error:
+            if not self._takes_files or not (isinstance(error, StorageError) or _is_too_large(error)):
                 raise
             self._release()
             if isinstance(error, StorageError):
@@ -421,7 +417,7 @@ class _TableLog:
                     raise
                 size = len(key or b"") + len(value or b"")
                 limit = int(self._settings.get("message.max.bytes", _RECORD_BYTES_MAX))
-                raise _TooLargeError(
+                raise InvalidInputError(
                     f"cannot write the log '{self._topic}': the record of a row has {size:,} bytes, and the client "
                     f"sends up to {limit:,}. The key of the row is {(key or b'')[:100]!r}. Nothing was committed. Set "
                     f"'{MESSAGE_MAX_BYTES}' of the table to more. Or set 'log.when-unavailable' = 'files-only': then "
@@ -599,6 +595,11 @@ def log_lacks(table: TableDef, env: Env) -> int:
     start = _first_logged(table, env, store) if newest is None else newest.snapshot + 1
     found = _contents_from(table, env, start, store.latest_id() or 0)
     return sum(contents is not None and not contents.is_empty for _, _, contents in found)
+
+
+def _is_too_large(error: MerganserError) -> bool:
+    """Return whether an error is that of a record which is larger than the client sends."""
+    return "size" in error.context
 
 
 def _serving(call: Callable[[float], Any], seconds: float) -> Any:

@@ -46,8 +46,8 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     ("commit.force-compact", BOOLEAN, False, "Every commit waits for the compaction that it caused."),
     ("auto-create", BOOLEAN, False, "Create the table when it is written first."),
     # log beside the files
-    ("log.format", TEXT, "debezium-json", "Form of rows in the log."),
-    ("log.key.format", TEXT, "json", "Form of keys in the log."),
+    ("log.format", choice("debezium-json"), "debezium-json", "Form of rows in the log."),
+    ("log.key.format", choice("json"), "json", "Form of keys in the log."),
     # reading
     ("scan.bounded", BOOLEAN, None, "Force a read that ends, or one that follows the table."),
     ("scan.max-snapshot.count", INTEGER, -1,

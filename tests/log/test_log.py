@@ -324,8 +324,10 @@ def test_a_row_that_is_too_large_for_the_log_is_refused_or_stays_in_the_files(
 ) -> None:
     table = _table(warehouse, broker)
     rows = [{"k": 1, "v": "a"}, {"k": 7, "v": secrets.token_hex(600_000)}, {"k": 3, "v": "c"}]
-    with pytest.raises(InvalidInputError, match=r"has 1,200,[0-9]{3} bytes.*up to 1,000,000.*Nothing was committed"):
+    large = r"has 1,200,[0-9]{3} bytes.*up to 1,000,000.*Nothing was committed"
+    with pytest.raises(InvalidInputError, match=large) as refused:
         table.write(rows)
+    assert type(refused.value) is InvalidInputError
     assert not table.snapshots()
     assert _records(table) == []
     table = table.alter([set_option("log.when-unavailable", "files-only")])
@@ -826,11 +828,33 @@ def test_secrets_of_a_catalog_are_given_to_each_client_and_shown_nowhere(
         repr(table),
         repr(table.definition),
         str(table.options),
-        table.describe(),
+        (described := table.describe()),
         caplog.text,
     ]
     _no_secret("".join(shown), secret)
+    assert "kafka.client.id = ours" in described
     assert "sasl.password" not in "".join(str(dict(one.options)) for one in [table.definition.schema])
+
+
+def test_a_table_without_a_log_is_described_without_the_client_of_its_catalog(warehouse: mg.Catalog) -> None:
+    catalog = mg.catalog(warehouse.warehouse, options={"kafka.client.id": "ours"})
+    table = catalog.create_table("db.t", {"k": "INT"}, ["k"], options={"bucket": "1"})
+    assert "kafka" not in table.describe()
+    assert "bucket = 1" in table.describe()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "allowed"), [("log.format", "avro", "debezium-json"), ("log.key.format", "raw", "json")]
+)
+def test_forms_of_records_that_the_log_does_not_have_are_refused(
+    warehouse: mg.Catalog, option: str, value: str, allowed: str
+) -> None:
+    refusal = f"'{option}' = '{value}': expected one of {allowed}"
+    with pytest.raises(InvalidInputError, match=refusal):
+        warehouse.create_table("db.t", {"k": "INT"}, ["k"], options={option: value})
+    table = warehouse.create_table("db.t", {"k": "INT"}, ["k"], options={option: allowed})
+    with pytest.raises(InvalidInputError, match=refusal):
+        table.alter([set_option(option, value)])
 
 
 def test_errors_of_the_client_cite_no_secret(warehouse: mg.Catalog, broker: Broker) -> None:
