@@ -103,6 +103,54 @@ def test_a_query_gets_from_the_log_what_the_files_say(
             assert other.heard == 0
 
 
+@pytest.mark.parametrize("skipped", [0, 2, 4])
+def test_a_query_that_starts_from_a_time_gets_the_rows_that_it_gets_without_a_log(
+    warehouse: mg.Catalog, broker: Broker, skipped: int
+) -> None:
+    logged = _table(warehouse, broker)
+    plain = warehouse.create_table("db.plain", {"k": "INT", "v": "STRING"}, ["k"], options={"bucket": "2"})
+
+    def write(n: int) -> None:
+        for table in (logged, plain):
+            table.write([{"k": n % 2, "v": str(n)}])
+
+    for n in range(4):
+        write(n)
+        time.sleep(0.005)
+
+    def started(table: mg.Table) -> mg.Table:
+        first = table.snapshots()[0].time_millis if not skipped else table.snapshots()[skipped - 1].time_millis + 1
+        return table.with_options({"scan.mode": "from-timestamp", "scan.timestamp-millis": str(first)})
+
+    with _query(started(logged)) as query, _query(started(plain)) as other:
+        rows = query.listen()
+        for n in (4, 5):
+            write(n)
+            rows += query.take(1)
+        assert query.heard == 2
+        wanted = other.take(6 - skipped)
+        assert sorted(row["v"] for row in wanted) == [str(n) for n in range(skipped, 6)]
+        assert _sorted(rows) == _sorted(wanted)
+    with _query(started(logged), query.offset) as again:  # the time of the start no longer counts
+        assert again.listen() == []
+        write(6)
+        assert again.take(1) == [{"_row_kind": "+I", "k": 0, "v": "6"}]
+
+
+def test_a_query_of_an_eventual_log_gets_what_compactions_publish(warehouse: mg.Catalog, broker: Broker) -> None:
+    options = {"changelog-producer": "lookup", "log.consistency": "eventual", "write-only": "true"}
+    table = _table(warehouse, broker, **options)
+    with _query(table) as query:
+        query.listen()
+        table.write([{"k": 1, "v": "a"}])
+        table.with_options({"write-only": "false"}).compact(full=True)
+        assert query.take(1) == [{"_row_kind": "+I", "k": 1, "v": "a"}]
+        table.write([{"k": 1, "v": "b"}])
+        table.with_options({"write-only": "false"}).compact(full=True)
+        assert [row["_row_kind"] for row in query.take(2)] == ["-U", "+U"]
+        assert query.heard == 4
+
+
 def test_a_batch_that_the_log_told_of_costs_no_request(warehouse: mg.Catalog, broker: Broker) -> None:
     table = _table(warehouse, broker)
     with _query(table) as query:
