@@ -95,9 +95,9 @@ INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     ),
     "rules": (
         ("facts", "named_columns", "merged"),
-        ("tag_periods", "starts", "merging", "definition", "option_changes"),
+        ("tag_periods", "starts", "merging", "definition"),
         ("compacting",),
-        ("dialects",),
+        ("dialects", "option_changes"),
         ("checks",),
         ("gaps", "create"),
         ("alter",),
