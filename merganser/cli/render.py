@@ -7,6 +7,7 @@ never cut. Elsewhere, output is plain text, as wide as the values need, without 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -22,6 +23,8 @@ _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 _HEIGHTS: Final = "▁▂▃▄▅▆▇█"
 _GAP: Final = 2
 _NARROWEST: Final = 6
+_ZEROS: Final = re.compile(r"(?:\.0+|(\.\d*?[1-9])0+)(?=$|[+-])")
+"""Zeros at the end of a fraction of a second."""
 
 
 def stdout() -> Console:
@@ -64,8 +67,10 @@ def cell(value: Any) -> str:
         case bytes():
             return f"x'{value.hex()}'"
         case datetime():
-            return value.isoformat(sep=" ")
-        case date() | time():
+            return _ZEROS.sub(r"\1", value.isoformat(sep=" "))
+        case time():
+            return _ZEROS.sub(r"\1", value.isoformat())
+        case date():
             return value.isoformat()
         case Decimal():
             return f"{value:f}"

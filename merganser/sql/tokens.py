@@ -312,7 +312,7 @@ class Cursor:
         """Raise a syntax error at the next token."""
         token = self.peek()
         found = "the statement ends" if token is None else f"found {self.piece.text[token.start : token.end + 1]!r:.40}"
-        fail(self.piece.text, self.offset, f"{why}; {found}.")
+        fail(self.piece.text, self.offset, f"{why}; {found}.{hyphen_advice(self.piece.tokens, self.at)}")
 
     def fail_with_nearest(self, words: Sequence[str]) -> NoReturn:
         """Raise a syntax error that names the words that may come, the nearest first."""
@@ -321,8 +321,16 @@ class Cursor:
         found = "the statement ends" if token is None else f"found {token.text!r:.40}"
         if near and len(words) > _LISTED:
             fail(self.piece.text, self.offset, f"{found}. Did you mean {near}?")
-        hint = f" Did you mean {near}?" if near else ""
+        hint = f" Did you mean {near}?" if near else hyphen_advice(self.piece.tokens, self.at)
         fail(self.piece.text, self.offset, f"expected {_listed(words)}; {found}.{hint}")
+
+
+def hyphen_advice(tokens: Sequence[Token], at: int) -> str:
+    """Return advice for a hyphen between two words without blanks, as in the name `log-lines`; else nothing."""
+    words = tokens[at - 1 : at + 2] if at else ()
+    if len(words) < 3 or words[1].text != "-" or words[2].start - words[0].end != 2:
+        return ""
+    return f" Write a name with a hyphen in backticks: `{words[0].text}-{words[2].text}`."
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ from merganser.errors import InvalidInputError, a_type
 from merganser.options.registry import closest
 from merganser.sql.dialect import Queries
 from merganser.sql.places import AT
-from merganser.sql.tokens import Cursor, Piece, fail, pieces
+from merganser.sql.tokens import Cursor, Piece, fail, hyphen_advice, pieces
 
 MARK: Final = "\x00"
 TEXT: Final = "merganser_text"
@@ -214,7 +214,11 @@ class Texts:
         if at == len(tokens):
             return offset, "expected more; the statement ends."
         behind = f" behind {self._before(tokens, at)!r}" if before else ""
-        return offset, f"{self._word(offset)} cannot stand here{behind}."
+        is_keyword = word.isidentifier() and tokens[at].token_type not in (*_QUOTED, TokenType.VAR)
+        advice = (
+            f" Write `{tokens[at].text}` in backticks if it is a name." if is_keyword else hyphen_advice(tokens, at)
+        )
+        return offset, f"{self._word(offset)} cannot stand here{behind}.{advice}"
 
     def _misspelt(self, offset: int, start: int) -> tuple[int, str | None]:
         """Return where a keyword is misspelt, and the keyword: at an offset, or one word before it.

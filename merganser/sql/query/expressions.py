@@ -405,6 +405,11 @@ class Expressions:
             return None
         if isinstance(value.type, TEXTS):
             value = cast(value, t.Timestamp(6))
+        if isinstance(value.type, t.Time):
+            raise UnsupportedError(
+                f"cannot add an interval to {value.name} in this process: it is {value.type}. Run the statement on "
+                "Spark."
+            )
         if not isinstance(value.type, (t.Date, *MOMENTS)):
             raise InvalidInputError(f"cannot add an interval to {value.name}: it is {value.type}.")
         name = _shifted_name(value, op, unit, int(count))

@@ -95,6 +95,9 @@ def subtracted(left: Value, right: Value, *, tries: bool = False) -> Value | Non
         tries: text that is no time is null, not an error.
     """
     a, b = left.type, right.type
+    if isinstance(a, t.Time) and isinstance(b, t.Time):
+        text = f"(epoch_us({left.text}) - epoch_us({right.text}))"
+        return Value(text, Interval(first=1), f"{left.name} - {right.name}")
     times = (t.Date, *MOMENTS)
     if not isinstance(a, times) and not isinstance(b, times):
         return None

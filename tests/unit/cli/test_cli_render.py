@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from io import StringIO
 
@@ -27,6 +27,9 @@ def test_numbers_have_separators_and_nouns_a_plural() -> None:
         (Decimal("1E+3"), "1000"),
         (date(2026, 1, 2), "2026-01-02"),
         (datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "2026-01-02 03:04:05+00:00"),
+        (datetime(2026, 1, 2, 3, 4, 5, 120000, tzinfo=UTC), "2026-01-02 03:04:05.12+00:00"),
+        (time(10, 0, 0, 500000), "10:00:00.5"),
+        (time(10, 0, 10), "10:00:10"),
         (b"\x01", "x'01'"),
         (["a", None, Decimal("1.5")], '["a", null, "1.5"]'),
         ({"k": date(2026, 1, 2)}, '{"k": "2026-01-02"}'),

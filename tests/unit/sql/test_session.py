@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -598,6 +599,22 @@ def test_a_path_with_a_star_is_refused_with_another_way(session: Session) -> Non
             session.sql(f"SELECT get_json_object('{text}', \"{path}\")")
     found = session.sql(f"SELECT from_json('{text}', 'items ARRAY<STRUCT<id: INT>>').items.id AS ids")
     assert found.to_pylist() == [{"ids": [7, 8, None]}]
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("SELECT when FROM orders", "Write `when` in backticks if it is a name"),
+        ("SELECT id id2 id3 FROM orders", "'id3' cannot stand here behind 'id2'.\n"),
+        ("CREATE TABLE log-lines (id INT)", "Write a name with a hyphen in backticks: `log-lines`"),
+        ("SELECT * FROM log-lines", "Write a name with a hyphen in backticks: `log-lines`"),
+        ("DELETE FROM log-lines", "Write a name with a hyphen in backticks: `log-lines`"),
+        ("DELETE FROM log -1", "found '-'.\n"),
+    ],
+)
+def test_a_name_that_needs_backticks_is_told_so(session: Session, text: str, advice: str) -> None:
+    with pytest.raises(SqlSyntaxError, match=re.escape(advice)):
+        session.sql(text)
 
 
 def test_json_of_which_spark_reads_more_is_refused(session: Session) -> None:
