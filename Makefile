@@ -66,7 +66,7 @@ bench-%: setup ## bench-tables, bench-commits or bench-spark: see benchmarks/REA
 	$(BIN)/python -m benchmarks.$*
 
 clean: ## remove what was built, the environment included
-	rm -rf .venv .demo .bench .live .witness .streams .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist spark-warehouse metastore_db artifacts
+	rm -rf .venv .demo .bench .hdfs .live .witness .streams .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist spark-warehouse metastore_db artifacts
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## this list

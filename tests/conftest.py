@@ -1,8 +1,8 @@
 """What all tests share: random tests take the time they need, and a failure prints how to repeat it.
 
 With `-n 2 --dist loadgroup` (`make test`) two processes share the tests. Those that need Spark stay together in one of
-them, so that there is one session; so do those that need a broker of Kafka alone. A third process makes it slower on
-two cores: that with Spark is the last to end.
+them, so that there is one session; so do those that need a broker of Kafka alone, and those that need HDFS alone. A
+third process makes it slower on two cores: that with Spark is the last to end.
 
 Of a test that is marked `campaign(part)` a part of its cases runs, on each day another one: with a part of 1/7, all of
 them within seven days. `MERGANSER_DAY=2026-05-31` runs the parts of that day, and `--whole` all cases (`make whole`).
@@ -20,6 +20,8 @@ import pytest
 from hypothesis import settings
 
 from tests import s3_server
+from tests.hdfs import cluster as hdfs_cluster
+from tests.live.services import UnavailableError
 from tests.seeds import day, part_of
 
 settings.register_profile("merganser", deadline=None, print_blob=True)
@@ -56,6 +58,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group("spark"))
         elif item.get_closest_marker("broker"):
             item.add_marker(pytest.mark.xdist_group("broker"))
+        elif item.get_closest_marker("hdfs"):
+            item.add_marker(pytest.mark.xdist_group("hdfs"))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # else one process ends long after the other
 
 
@@ -81,6 +85,17 @@ def bucket(s3_endpoint: str) -> s3_server.Bucket:
     """A fresh bucket."""
     pytest.importorskip("boto3")
     return s3_server.new_bucket(s3_endpoint)
+
+
+@pytest.fixture(scope="session")
+def hdfs() -> Iterator[hdfs_cluster.Cluster]:
+    """A cluster of HDFS on the loopback, for the tests marked `hdfs`; each has a folder of its own."""
+    pytest.importorskip("requests")
+    try:
+        with hdfs_cluster.running() as started:
+            yield started
+    except UnavailableError as error:
+        pytest.skip(f"there is no HDFS to test with: {error}")
 
 
 def _left_out(items: list[pytest.Item]) -> set[int]:

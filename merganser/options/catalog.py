@@ -72,6 +72,7 @@ LOCK_TIMEOUT: Final = Option(
 )
 
 _ENDPOINT: Final = TextForm("an address such as 'https://host:9000'", str)
+_ADDRESS: Final = TextForm("an address such as 'namenode:9870', or several", str)
 _CREATE: Final = choice("check", "trust")
 _CREATE_DOC: Final = (
     "check: test once whether a store at a custom endpoint supports 'create only if absent'. trust: assume it."
@@ -102,6 +103,12 @@ _STORES: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     ("az.allow-http", BOOLEAN, None, _HTTP_DOC),
     ("az.anonymous", BOOLEAN, False, "Send requests without a signature."),
     ("az.conditional-create", _CREATE, "check", _CREATE_DOC),
+    ("hdfs.webhdfs.address", _ADDRESS, None,
+     "Address of the namenode's HTTP server; of several namenodes all, with commas between. 'https://' goes before one "
+     "that encrypts. Default: the host of the URL, and port 9870."),
+    ("hdfs.user", TEXT, None, "Name of the user. Default: HADOOP_USER_NAME, or the user of the process."),
+    ("hdfs.kerberos", BOOLEAN, False, "Log in with a ticket of Kerberos. Needs requests-gssapi or requests-kerberos."),
+    ("hdfs.delegation-token", TEXT, None, "Delegation token, instead of a user or a ticket."),
 )  # fmt: skip
 """Key, form of the text, default, meaning."""
 _ALIASES: Final = {"s3.path-style-access": ("s3.path.style.access",)}
@@ -126,7 +133,7 @@ TABLE_DEFAULTS: Final = ("table-storage.", "table-default.")
 CLIENT: Final = "kafka."
 """What a key begins with that is for the client of the log; it holds for each table that the catalog opens."""
 
-OWN_FAMILIES: Final = frozenset({"s3", "gs", "az", "local", "cache", "catalog", "jdbc"})
+OWN_FAMILIES: Final = frozenset({"s3", "gs", "az", "hdfs", "local", "cache", "catalog", "jdbc"})
 """First words of these keys. A key that begins so is meant for us."""
 FAMILIES: Final = OWN_FAMILIES | {"fs", "oss"}
 """First words of all keys that say how a store is reached, here or in other engines."""

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -53,12 +52,11 @@ from merganser.errors import (
 from merganser.storage.moving import move_by_copies
 from merganser.storage.object_connection import Client, Connection, connect, options_of, reason_of, target_of
 from merganser.storage.protocol import Entries, Entry, no_lock
+from merganser.storage.ranged_file import TAIL_BYTES, RangedFile
 from merganser.storage.retries import STORE
 
 _PART_BYTES: Final = 8 * 1024 * 1024
 _PARTS_AT_ONCE: Final = 4
-_TAIL_BYTES: Final = 64 * 1024
-_READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
 _DELETE_BATCH: Final = 1000
 _COPIES_AT_ONCE: Final = 16
 _RETRIES: Final = replace(STORE, deadline_s=5.0)
@@ -115,8 +113,14 @@ class ObjectStorage:
 
     def open(self, path: str) -> pa.NativeFile:
         key = self._key(path)
+
+        def fetch(start: int, end: int) -> bytes:
+            with self._errors("read", path, missing=True):
+                return _repeated(lambda: bytes(obstore.get_range(self._client(), key, start=start, end=end)))
+
         with self._errors("read", path, missing=True):
-            return pa.PythonFile(_RangedFile(self, path, key), mode="r")
+            tail, size = self._tail(key)
+        return pa.PythonFile(RangedFile(path, fetch, tail, size), mode="r")
 
     def exists(self, path: str) -> bool:
         key = self._key(path)
@@ -248,6 +252,21 @@ class ObjectStorage:
                 list(pool.map(copy_one, names))
 
         move_by_copies(self, source, target, below=below, copy=copy)
+
+    def _tail(self, key: str) -> tuple[bytes, int]:
+        """Return the last bytes of an object, and its size."""
+        client = self._client()
+        try:
+            result = obstore.get(client, key, options={"range": {"suffix": TAIL_BYTES}})
+            return bytes(result.bytes()), int(result.meta["size"])
+        except FileNotFoundError:
+            raise
+        except (StoreError, NotImplementedError):  # an empty object has no last bytes; Azure has no such request
+            size = int(obstore.head(client, key)["size"])
+            if not size:
+                return b"", 0
+            start = max(0, size - TAIL_BYTES)
+            return _repeated(lambda: bytes(obstore.get_range(client, key, start=start, end=size))), size
 
     def _below(self, path: str) -> Iterator[Below]:
         """Yield key and size of all objects below a directory, in batches."""
@@ -438,87 +457,6 @@ class _Upload(io.RawIOBase):
                 upload.__exit__(type(error), error, None)
             if self._finished:
                 self._storage.delete([self._path])
-
-
-class _RangedFile(io.RawIOBase):
-    """Random reads of one object, which must not change.
-
-    The last bytes come with the first request and stay. Elsewhere a read that jumps asks for just its bytes, and one
-    that continues the read before it asks for more ahead.
-    """
-
-    def __init__(self, storage: ObjectStorage, path: str, key: str) -> None:
-        self._storage = storage
-        self._path = path
-        self._key = key
-        self._position = 0
-        self._last_end = -1
-        self._ahead_start, self._ahead = 0, b""
-        self._tail, self._size = self._read_tail()
-
-    def _read_tail(self) -> tuple[bytes, int]:
-        client = self._storage._client()
-        try:
-            result = obstore.get(client, self._key, options={"range": {"suffix": _TAIL_BYTES}})
-            return bytes(result.bytes()), int(result.meta["size"])
-        except FileNotFoundError:
-            raise
-        except (StoreError, NotImplementedError):  # an empty object has no last bytes; Azure has no such request
-            size = int(obstore.head(client, self._key)["size"])
-            start = max(0, size - _TAIL_BYTES)
-            if not size:
-                return b"", 0
-            return _repeated(lambda: bytes(obstore.get_range(client, self._key, start=start, end=size))), size
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def size(self) -> int:
-        return self._size
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        if base + offset < 0:
-            raise InvalidInputError(f"cannot seek to byte {base + offset} of '{self._path}'.", path=self._path)
-        self._position = base + offset
-        return self._position
-
-    def read(self, size: int | None = -1) -> bytes:
-        start = min(self._position, self._size)
-        end = self._size if size is None or size < 0 else min(start + size, self._size)
-        tail_start = self._size - len(self._tail)
-        data = b""
-        if start < min(end, tail_start):
-            data = self._read_range(start, min(end, tail_start), tail_start)
-        if end > tail_start and end > start:
-            data += self._tail[max(start, tail_start) - tail_start : end - tail_start]
-        self._position = self._last_end = end
-        return data
-
-    def _read_range(self, start: int, end: int, limit: int) -> bytes:
-        ahead_end = self._ahead_start + len(self._ahead)
-        if self._ahead_start <= start and end <= ahead_end:
-            return self._ahead[start - self._ahead_start : end - self._ahead_start]
-        wanted = end
-        if start == self._last_end and end - start < _READ_AHEAD_BYTES:
-            wanted = min(start + _READ_AHEAD_BYTES, limit)
-        with self._storage._errors("read", self._path, missing=True):
-            client = self._storage._client()
-            data = _repeated(lambda: bytes(obstore.get_range(client, self._key, start=start, end=wanted)))
-        if len(data) != wanted - start:
-            raise StorageError(
-                f"cannot read '{self._path}': of bytes {start} to {wanted} (exclusive) the store returned {len(data)}.",
-                path=self._path,
-            )
-        if wanted > end:
-            self._ahead_start, self._ahead = start, data
-        return data[: end - start]
 
 
 def _repeated(request: Callable[[], T]) -> T:

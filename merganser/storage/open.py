@@ -4,6 +4,7 @@
 
     warehouse, ./x, ~/x, /x, file:/x, file:///x    LocalStorage     /absolute/x
     s3://bucket/x (also s3a, s3n), gs://, az://    ObjectStorage    s3://bucket/x, gs://..., az://...
+    hdfs://host:8020/x, webhdfs://, swebhdfs://    HdfsStorage      hdfs://host:8020/x, ...
     memory://name/x                                MemoryStorage    memory://name/x
 
 Root paths come out absolute and without a slash at the end, so that two spellings of one place are equal.
@@ -20,6 +21,8 @@ from urllib.parse import unquote
 from merganser.errors import InvalidInputError
 from merganser.options.catalog import LOCAL_SYNC
 from merganser.storage.guarded import files_of
+from merganser.storage.hdfs import HdfsStorage
+from merganser.storage.hdfs_connection import SCHEMES as HDFS_SCHEMES
 from merganser.storage.local import LocalStorage
 from merganser.storage.memory import MemoryStorage
 from merganser.storage.object_store import ObjectStorage
@@ -37,7 +40,7 @@ def storage_for(path: str, options: Mapping[str, str] | None = None) -> tuple[St
 
     Args:
         path: a local path (absolute, relative to the working directory, or below `~`), or a URL.
-        options: options of the catalog. `local.sync` and those of `object_store` are read, others are ignored.
+        options: options of the catalog. `local.sync` and those of the store of `path` are read, others are ignored.
 
     Raises:
         InvalidInputError: the path is empty, its scheme is not known, or it names no bucket; or an option has
@@ -60,9 +63,12 @@ def storage_for(path: str, options: Mapping[str, str] | None = None) -> tuple[St
     if scheme in _OBJECT_STORES:
         bucket, root = _authority(rest, _OBJECT_STORES[scheme], path)
         return ObjectStorage(f"{_OBJECT_STORES[scheme]}://{bucket}", options), root
+    if scheme in HDFS_SCHEMES:
+        host, root = _authority(rest, scheme, path, what="host")
+        return HdfsStorage(f"{scheme}://{host}", options), root
     raise InvalidInputError(
         f"cannot open '{path}': there is no storage for '{scheme}:'. There is a local path, 'file:', 's3:', "
-        "'gs:', 'az:' and 'memory:'.",
+        "'gs:', 'az:', 'hdfs:', 'webhdfs:', 'swebhdfs:' and 'memory:'.",
         path=path,
     )
 
@@ -80,7 +86,7 @@ def storage_beside(storage: Storage, path: str, options: Mapping[str, str]) -> t
     if _SCHEME.match(path) is None:
         return LocalStorage(), os.path.expanduser(path)
     files = files_of(storage)
-    if isinstance(files, ObjectStorage):
+    if isinstance(files, ObjectStorage | HdfsStorage):
         options = files.options | dict(options)
     found, root = storage_for(path, options)
     return (storage if found == files else found), root
@@ -105,13 +111,13 @@ def _file_path(rest: str, path: str) -> str:
     return unquote(rest)
 
 
-def _authority(rest: str, scheme: str, path: str) -> tuple[str, str]:
-    """Return the bucket and the root path of a URL from what follows its scheme."""
+def _authority(rest: str, scheme: str, path: str, what: str = "bucket") -> tuple[str, str]:
+    """Return the bucket (or host) and the root path of a URL from what follows its scheme."""
     bucket, _, below = rest.removeprefix("//").partition("/")
     parts = [part for part in below.split("/") if part]
     if not rest.startswith("//") or not bucket:
         raise InvalidInputError(
-            f"cannot open '{path}': it names no bucket. Write '{scheme}://<bucket>/<path>'.", path=path
+            f"cannot open '{path}': it names no {what}. Write '{scheme}://<{what}>/<path>'.", path=path
         )
     if "@" in bucket or "?" in path or "#" in path:
         raise InvalidInputError(
@@ -120,7 +126,7 @@ def _authority(rest: str, scheme: str, path: str) -> tuple[str, str]:
             scheme=scheme,
         )
     if any(part in (".", "..") for part in parts):
-        raise InvalidInputError(f"cannot open '{path}': '.' and '..' are not followed in an object store.", path=path)
+        raise InvalidInputError(f"cannot open '{path}': '.' and '..' are not followed in such a path.", path=path)
     return bucket, "/".join([f"{scheme}://{bucket}", *parts])
 
 

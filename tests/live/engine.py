@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from tests.debezium.recordings import Record
-from tests.live.services import UnavailableError, program
+from tests.live.services import fetched, program
 
 _HERE: Final = Path(__file__).resolve().parent
 _HOME: Final = _HERE.parents[1] / ".live"
@@ -26,18 +25,7 @@ def class_path() -> str:
     Raises:
         UnavailableError: there is no Maven, or it cannot fetch them.
     """
-    maven, pom = program("mvn", "maven"), (_HERE / "pom.xml").read_text()
-    jars, done = _HOME / "jars", _HOME / "pom.xml"
-    if not done.exists() or done.read_text() != pom:
-        print("fetching Debezium through Maven", flush=True)
-        shutil.rmtree(jars, ignore_errors=True)
-        command = [maven, "-q", "-B", "-f", str(_HERE / "pom.xml"), "dependency:copy-dependencies",
-                   "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]  # fmt: skip
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        if ran.returncode != 0:
-            raise UnavailableError(f"Maven cannot fetch Debezium: {ran.stdout[-1500:]}")
-        done.write_text(pom)
-    return f"{jars}/*"
+    return fetched(_HERE / "pom.xml", _HOME, "Debezium")
 
 
 class Engine:

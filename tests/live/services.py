@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pwd
 import shutil
@@ -39,6 +40,33 @@ def program(name: str, package: str) -> str:
         if found is None:
             raise UnavailableError(f"there is no {name}, and apt could not install '{package}': {done.stderr[-500:]}")
     return found
+
+
+def fetched(pom: Path, home: Path, what: str) -> str:
+    """Return the class path of the jars that a `pom.xml` names; Maven fetches them, once.
+
+    Args:
+        pom: the file.
+        home: the folder for the jars.
+        what: a name for people.
+
+    Raises:
+        UnavailableError: there is no Maven, or it cannot fetch them.
+    """
+    jars, done = home / "jars", home / "pom.xml"
+    home.mkdir(exist_ok=True)
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # other processes may want the same
+        if not done.exists() or done.read_text() != pom.read_text():
+            print(f"fetching {what} through Maven", flush=True)
+            shutil.rmtree(jars, ignore_errors=True)
+            command = [program("mvn", "maven"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies",
+                       "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]  # fmt: skip
+            ran = subprocess.run(command, capture_output=True, text=True, check=False)
+            if ran.returncode != 0:
+                raise UnavailableError(f"Maven cannot fetch {what}: {ran.stdout[-1500:]}")
+            done.write_text(pom.read_text())
+    return f"{jars}/*"
 
 
 def _program(name: str) -> str | None:

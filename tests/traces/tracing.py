@@ -29,7 +29,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _TAIL: Final = 64 * 1024
-"""So many bytes come with the request that opens a file; see `storage.object_store`."""
+"""So many bytes come with the request that opens a file; see `storage.ranged_file`."""
 _ID: Final = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?<=checkpoint/merganser/)[0-9a-f]{16}"
 )

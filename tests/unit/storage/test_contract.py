@@ -20,6 +20,7 @@ from merganser.errors import AlreadyExistsError, NotFoundError
 from merganser.storage.local import LocalStorage
 from merganser.storage.memory import MemoryStorage
 from merganser.storage.object_store import ObjectStorage
+from merganser.storage.open import storage_for
 from merganser.storage.protocol import Storage
 
 
@@ -30,7 +31,9 @@ class Place(NamedTuple):
     root: str
 
 
-@pytest.fixture(params=["local", "memory", pytest.param("s3", marks=pytest.mark.s3)])
+@pytest.fixture(
+    params=["local", "memory", pytest.param("s3", marks=pytest.mark.s3), pytest.param("hdfs", marks=pytest.mark.hdfs)]
+)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     if request.param == "local":
         yield Place(LocalStorage(sync=False), str(tmp_path / "root"))
@@ -38,6 +41,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         memory = MemoryStorage(str(uuid.uuid4()))
         yield Place(memory, "/root")
         memory.clear()
+    elif request.param == "hdfs":
+        folder = request.getfixturevalue("hdfs").folder()
+        storage, root = storage_for(folder.root, folder.options)
+        yield Place(storage, root)
     else:
         bucket = request.getfixturevalue("bucket")
         yield Place(ObjectStorage(bucket.root, bucket.options), f"{bucket.root}/root")

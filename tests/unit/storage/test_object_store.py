@@ -27,7 +27,7 @@ from merganser.storage.env import Env
 from merganser.storage.object_connection import target_of
 from merganser.storage.object_store import ObjectStorage
 
-STORE_OPTIONS = [o for o in catalog.OPTIONS if o not in (catalog.LOCAL_SYNC, catalog.CACHE_MEMORY, catalog.LISTENERS)]
+STORE_OPTIONS = [option for option in catalog.OPTIONS if option.key.startswith(("s3.", "gs.", "az."))]
 SECRET = "w3ry-S3cret/k+y="
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from merganser.errors import InvalidInputError
+from merganser.storage.hdfs import HdfsStorage
 from merganser.storage.local import LocalStorage
 from merganser.storage.memory import MemoryStorage
 from merganser.storage.object_store import ObjectStorage
@@ -67,6 +68,13 @@ def test_buckets_are_roots_of_object_stores(path: str, scheme: str, root: str) -
     assert found == root
 
 
+@pytest.mark.parametrize("path", ["hdfs://namenode:8020/x", "webhdfs://namenode:9870/x", "swebhdfs://namenode/x"])
+def test_hosts_are_roots_of_hdfs(path: str) -> None:
+    storage, root = storage_for(f"{path}//y/", {"hdfs.user": "somebody"})
+    assert storage == HdfsStorage(path.removesuffix("/x"), {"hdfs.user": "somebody"})
+    assert root == f"{path}/y"
+
+
 def test_memory_is_shared_by_name() -> None:
     assert storage_for("memory://name/x/") == (MemoryStorage("name"), "memory://name/x")
 
@@ -79,7 +87,7 @@ def test_sync_can_be_turned_off() -> None:
 
 
 def test_an_unknown_scheme_names_those_that_exist() -> None:
-    with pytest.raises(InvalidInputError, match=r"no storage for 'ftp:'.*'file:', 's3:', 'gs:', 'az:' and 'memory:'"):
+    with pytest.raises(InvalidInputError, match=r"no storage for 'ftp:'.*'file:', 's3:'.* 'hdfs:'.* and 'memory:'"):
         storage_for("ftp://host/x")
 
 
@@ -91,6 +99,8 @@ def test_an_unknown_scheme_names_those_that_exist() -> None:
         ("s3://", "names no bucket"),
         ("s3:/bucket/x", "names no bucket"),
         ("s3:///x", "names no bucket"),
+        ("hdfs:///x", "names no host"),
+        ("webhdfs://host/../x", "'..' are not followed"),
         ("s3://bucket/../other", "'..' are not followed"),
         ("s3://bucket/x?versionId=1", "have no place"),
         ("file://host/x", "'host' stands for a host"),
