@@ -14,7 +14,7 @@ from tests.everything.history import History, repeatable
 from tests.everything.schemas import wider_types
 from tests.everything.steps import STEPS
 
-SEEDS = (1, 2, 6, 8, 10, 11, 12, 13, 15, 17, 20, 24)
+SEEDS = (1, 2, 6, 8, 10, 11, 12, 13, 15, 17, 20, 24, 162)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

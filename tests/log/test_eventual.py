@@ -146,8 +146,10 @@ def test_a_table_whose_compactions_publish_gets_an_eventual_log_before_its_rows(
     table = table.alter([set_option("log.consistency", "eventual")])
     table.write([{"k": 1, "v": "a"}])
     table = table.alter([set_option("log.consistency", "transactional")])
+    before = _topics(broker)
     with pytest.raises(InvalidInputError, match=r"'log.consistency' cannot change .* wait for the compaction"):
         table.alter([set_option("log.consistency", "eventual")])
+    assert _topics(broker) == before
     table.alter([set_option("changelog-producer", "none"), set_option("log.consistency", "transactional")]).alter(
         [set_option("log.consistency", "eventual")]
     )

@@ -324,6 +324,19 @@ def test_the_number_of_buckets_changes_between_numbers_and_is_not_removed():
     assert "cannot change from '-1' to '4'" in refused(c.set_option("bucket", 4), schema=keyed(comment="x"))
 
 
+@pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
+def test_a_log_becomes_eventual_before_the_first_snapshot_if_compactions_publish(producer):
+    log = {"log.system": "kafka", "kafka.bootstrap.servers": "nowhere"}
+    schema = keyed(**{"bucket": "2", "changelog-producer": producer, **log})
+    change = c.set_option("log.consistency", "eventual")
+    said = refused(change, schema=schema)
+    assert "'log.consistency' cannot change from 'transactional' to 'eventual'" in said
+    assert "rows that wait for the compaction to publish them" in said
+    eventual = after(change, schema=schema, written=False)
+    assert after(c.set_option("log.consistency", "transactional"), schema=eventual).options["log.system"] == "kafka"
+    after(change, schema=keyed(**{"bucket": "2", "changelog-producer": "input", **log}))
+
+
 def test_rows_that_were_dropped_stay_dropped():
     schema = keyed(**{"bucket": "2", "ignore-delete": "true"})
     assert "'ignore-delete' cannot change from 'true'" in refused(c.remove_option("ignore-delete"), schema=schema)
