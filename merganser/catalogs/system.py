@@ -66,7 +66,7 @@ def _opened(catalog: Warehouse) -> Iterator[tuple[str, str, Table]]:
                 continue
 
 
-def _totals(entries: Sequence[ManifestEntry]) -> tuple[int, int, int, int | None]:
+def totals(entries: Sequence[ManifestEntry]) -> tuple[int, int, int, int | None]:
     """Return rows, bytes and number of data files, and when the newest was created."""
     files = [entry.file for entry in entries]
     times = [file.creation_time_ms for file in files if file.creation_time_ms is not None]
@@ -78,9 +78,9 @@ def _tables(catalog: Warehouse) -> Iterator[tuple[Any, ...]]:
     for database, name, table in _opened(catalog):
         state = MetaReader(table.definition.paths, table.env, table.name).latest()
         entries = [entry for held in state.live.buckets.values() for entry in held.entries]
-        totals = (None,) * 4 if state.snapshot is None else _totals(entries)
+        sums = (None,) * 4 if state.snapshot is None else totals(entries)
         keys = bool(table.partition_by), bool(table.primary_key)
-        yield database, name, table.definition.options.get(TYPE), *keys, *(None,) * 5, *totals
+        yield database, name, table.definition.options.get(TYPE), *keys, *(None,) * 5, *sums
 
 
 def _partitions(catalog: Warehouse) -> Iterator[tuple[Any, ...]]:
@@ -93,7 +93,7 @@ def _partitions(catalog: Warehouse) -> Iterator[tuple[Any, ...]]:
                 found.setdefault(partition, []).extend(held.entries)
             for partition, entries in found.items():
                 directory = table.definition.partition_directory(partition).removeprefix(f"{table.path}/")
-                yield database, name, directory, *_totals(entries), None
+                yield database, name, directory, *totals(entries), None
 
 
 def _options(catalog: Warehouse) -> Iterator[tuple[str, ...]]:

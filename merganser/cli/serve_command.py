@@ -1,4 +1,4 @@
-"""`merganser serve-stream`: the shard streams of a warehouse over HTTP."""
+"""`merganser serve-stream` and `serve-catalog`: the shard streams of a warehouse, and its catalog, over HTTP."""
 
 from __future__ import annotations
 
@@ -12,19 +12,31 @@ from merganser.cli.arguments import Store, Warehouse
 from merganser.errors import InvalidInputError, UnsupportedError
 
 TOKEN_VARIABLE: Final = "MERGANSER_TOKEN"
+READ_TOKEN_VARIABLE: Final = "MERGANSER_READ_TOKEN"
+
+Host = Annotated[str, typer.Option("--host", metavar="HOST", help="Where to listen.")]
+TokenFile = Annotated[
+    str | None,
+    typer.Option(
+        "--token-file",
+        metavar="FILE",
+        help=f"File with the token that clients have to send; else the variable {TOKEN_VARIABLE} has it.",
+    ),
+]
+Requests = Annotated[
+    int,
+    typer.Option("--max-requests", metavar="N", min=1, help="Requests in work at once. Others are told to come again."),
+]
+Connections = Annotated[int, typer.Option("--max-connections", metavar="N", min=1, help="Connections at once.")]
+StopWithin = Annotated[
+    float, typer.Option("--stop-within", metavar="SECONDS", min=1, max=3600, help="How long the end may take.")
+]
 
 
 def serve_stream(
-    host: Annotated[str, typer.Option("--host", metavar="HOST", help="Where to listen.")] = "127.0.0.1",
+    host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0: a free one.")] = 8470,
-    token_file: Annotated[
-        str | None,
-        typer.Option(
-            "--token-file",
-            metavar="FILE",
-            help=f"File with the token that clients have to send; else the variable {TOKEN_VARIABLE} has it.",
-        ),
-    ] = None,
+    token_file: TokenFile = None,
     allow_changes: Annotated[
         bool, typer.Option("--allow-changes", help="Let clients enable and disable streams. Needs a token.")
     ] = False,
@@ -34,19 +46,9 @@ def serve_stream(
     wait: Annotated[
         float, typer.Option("--max-wait", metavar="SECONDS", min=0, max=3600, help="How long a request may wait.")
     ] = 30.0,
-    requests: Annotated[
-        int,
-        typer.Option(
-            "--max-requests", metavar="N", min=1, help="Requests in work at once. Others are told to come again."
-        ),
-    ] = 256,
-    connections: Annotated[
-        int, typer.Option("--max-connections", metavar="N", min=1, help="Connections at once.")
-    ] = 4096,
-    stop_within: Annotated[
-        float,
-        typer.Option("--stop-within", metavar="SECONDS", min=1, max=3600, help="How long the end may take."),
-    ] = 10.0,
+    requests: Requests = 256,
+    connections: Connections = 4096,
+    stop_within: StopWithin = 10.0,
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
@@ -61,30 +63,100 @@ def serve_stream(
     try:
         from merganser.serve.operations import Limits
         from merganser.serve.server import serve
+        from merganser.serve.service import Service
     except ModuleNotFoundError as error:
-        raise UnsupportedError(
-            f"cannot serve: Python has no module '{error.name}'. Run: pip install 'merganser[console]'"
-        ) from error
+        raise _no_module(error) from error
     catalog = catalog_of(warehouse, store)
+    limits = Limits(records=records, wait_seconds=wait, requests=requests, connections=connections)
     left = serve(
-        catalog,
+        lambda access: Service(catalog, access, limits, _log),
         host=host,
         port=port,
-        token=_token(token_file),
+        token=_token(token_file, TOKEN_VARIABLE),
         changes=allow_changes,
-        limits=Limits(records=records, wait_seconds=wait, requests=requests, connections=connections),
         stop_seconds=stop_within,
         started=lambda address: print(f"serving {catalog.warehouse} at {address}", flush=True),
-        log=_log,
     )
+    _end(left, stop_within)
+
+
+def serve_catalog(
+    host: Host = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0: a free one.")] = 10000,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name",
+            metavar="NAME",
+            help="What clients call the warehouse.  [default: the last part of its path]",
+            show_default=False,
+        ),
+    ] = None,
+    token_file: TokenFile = None,
+    read_token_file: Annotated[
+        str | None,
+        typer.Option(
+            "--read-token-file",
+            metavar="FILE",
+            help=f"File with a token for clients that only read; else the variable {READ_TOKEN_VARIABLE} has it.",
+        ),
+    ] = None,
+    requests: Requests = 256,
+    connections: Connections = 4096,
+    stop_within: StopWithin = 10.0,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Serve a catalog over HTTP, as a REST catalog of Apache Paimon.
+
+    It runs until Ctrl-C or SIGTERM.
+
+    Without a token, clients of this machine can read, and nobody can change anything.
+    """
+    from merganser.cli.target import catalog_of
+
+    try:
+        from merganser.serve.catalog_service import BODY_BYTES, CatalogService
+        from merganser.serve.operations import Limits
+        from merganser.serve.server import serve
+    except ModuleNotFoundError as error:
+        raise _no_module(error) from error
+    token, read_token = _token(token_file, TOKEN_VARIABLE), _token(read_token_file, READ_TOKEN_VARIABLE)
+    if token is None and read_token is not None:
+        raise InvalidInputError(
+            "cannot serve: there is a token for clients that read, and none for those that write. Give one with "
+            f"--token-file or in the variable {TOKEN_VARIABLE}."
+        )
+    catalog = catalog_of(warehouse, store)
+    limits = Limits(requests=requests, connections=connections, body_bytes=BODY_BYTES)
+    name = name or catalog.warehouse.rstrip("/").rpartition("/")[2]
+    left = serve(
+        lambda access: CatalogService(catalog, access, limits, _log, name),
+        host=host,
+        port=port,
+        token=token,
+        read_token=read_token,
+        changes=token is not None,
+        stop_seconds=stop_within,
+        started=lambda address: print(f"serving the catalog '{name}' ({catalog.warehouse}) at {address}", flush=True),
+    )
+    _end(left, stop_within)
+
+
+def _no_module(error: ModuleNotFoundError) -> UnsupportedError:
+    return UnsupportedError(f"cannot serve: Python has no module '{error.name}'. Run: pip install 'merganser[console]'")
+
+
+def _end(left: int, stop_within: float) -> None:
+    """End the process if threads of it would not."""
     if left:
         _log(f"{left} requests did not end within {stop_within:g} s, and were given up")
         os._exit(0)  # their threads wait for the store, and Python would wait for them
 
 
-def _token(path: str | None) -> str | None:
+def _token(path: str | None, variable: str) -> str | None:
     if path is None:
-        return os.environ.get(TOKEN_VARIABLE)
+        return os.environ.get(variable)
     try:
         return Path(path).expanduser().read_text().strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""The verbs of the shard stream over HTTP, for programs in any language. See docs/serve-stream.md.
+"""Servers over HTTP: the verbs of the shard stream (docs/serve-stream.md), and the REST catalog (docs/catalogs.md).
 
 ::
 
@@ -6,7 +6,10 @@
     openapi         the same as an OpenAPI document, and as a page for people
     answers         errors, records and shards as bytes
     watch           what is known of a table, looked up for many requests at once
-    service         a request in, an answer out; who may ask, and how many at once
+    service         the service of shard streams
+    catalog_json    schemas, changes, snapshots and errors as the REST catalog says them
+    catalog_service the service of the REST catalog
+    http            a request in, an answer out; who may ask, and how many at once
     server          sockets, signals, and the end
 
 Modules import Starlette and uvicorn, which the extra `console` brings. Nothing else in merganser imports them.

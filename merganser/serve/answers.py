@@ -72,7 +72,7 @@ class RefusedError(Exception):
 
     def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
         super().__init__(message)
-        self.answer = error_answer(status, code, message, headers)
+        self.status, self.code, self.message, self.headers = status, code, message, headers
 
 
 def of_json(value: Mapping[str, Any]) -> Answer:
@@ -94,8 +94,6 @@ def of_error(error: Exception, *, warehouse: str, request: str) -> Answer:
         warehouse: its path, which messages do not tell.
         request: a name under which the log has the rest.
     """
-    if isinstance(error, RefusedError):
-        return error.answer
     for kind, status, code in _KNOWN:
         if isinstance(error, kind):
             message = error.message.replace(warehouse, "<warehouse>") if warehouse else error.message

@@ -7,7 +7,6 @@ import contextlib
 import gc
 import http
 import ipaddress
-import json
 import logging
 import os
 import signal
@@ -20,11 +19,10 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from merganser.catalogs.catalog import Catalog
 from merganser.errors import InvalidInputError, StorageError
 from merganser.serve import answers
-from merganser.serve.operations import Limits
-from merganser.serve.service import ABORT, Access, Service
+from merganser.serve.answers import RefusedError
+from merganser.serve.http import ABORT, Access, HttpService
 
 try:
     import resource
@@ -39,28 +37,28 @@ _LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")
 
 
 def serve(
-    catalog: Catalog,
+    service_of: Callable[[Access], HttpService],
     *,
     host: str,
     port: int,
     token: str | None,
     changes: bool,
-    limits: Limits,
     stop_seconds: float,
     started: Callable[[str], None],
-    log: Callable[[str], None],
+    read_token: str | None = None,
 ) -> int:
-    """Serve the shard streams of a warehouse until SIGINT or SIGTERM.
+    """Serve what a service offers until SIGINT or SIGTERM.
 
     Then no connection is accepted any more, requests that wait for records are answered, and those in work finish.
 
     Args:
+        service_of: makes the service, given who may ask.
         port: 0: a free one.
         token: what clients have to send; None is allowed on loopback alone.
-        changes: let clients enable and disable streams. That needs a token.
+        changes: let clients change something. That needs a token.
         stop_seconds: how long requests in work may take at the end.
         started: called with the address once connections are accepted.
-        log: takes a line for each error that is not a client's.
+        read_token: another token, of clients that only read.
 
     Returns:
         How many requests the store did not answer until the end: their threads cannot be stopped.
@@ -70,17 +68,20 @@ def serve(
         StorageError: the address is in use, or is not one of this machine.
     """
     _check(host, token, changes=changes)
+    if read_token is not None:
+        _check(host, read_token, changes=False)
     listening = _listen(host, port)
-    _allow_files(limits.connections)
     shown = f"[{host}]" if ":" in host else host
     hosts = frozenset({*_LOCAL, shown.lower()}) if token is None else None
     for name in ("uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)  # what a client sends is no news, and goes to no log
 
-    service = Service(catalog, Access(None if token is None else token.encode(), hosts, changes), limits, log)
+    access = Access(_bytes(token), hosts, changes, _bytes(read_token))
+    service = service_of(access)
+    _allow_files(service.limits.connections)
     config = uvicorn.Config(
         service,
-        http=_connections(limits),
+        http=_connections(service),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -97,6 +98,10 @@ def serve(
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(server.serve([listening]))
     return service.close()
+
+
+def _bytes(token: str | None) -> bytes | None:
+    return None if token is None else token.encode()
 
 
 def is_loopback(host: str) -> bool:
@@ -120,8 +125,8 @@ def _check(host: str, token: str | None, *, changes: bool) -> None:
         )
     if token is None and changes:
         raise InvalidInputError(
-            "cannot let clients change streams without a token: any program of this machine could discard them. Give "
-            "a token with --token-file or in the variable MERGANSER_TOKEN."
+            "cannot let clients change anything without a token: any program of this machine could. Give a token with "
+            "--token-file or in the variable MERGANSER_TOKEN."
         )
 
 
@@ -158,7 +163,7 @@ def _allow_files(connections: int) -> None:
 class _Server(uvicorn.Server):
     """Ends at a signal as the service does, with the exit code of a process that was not killed."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, started: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, service: HttpService, started: Callable[[], None]) -> None:
         super().__init__(config)
         self._service = service
         self._told = started
@@ -188,8 +193,9 @@ class _Server(uvicorn.Server):
                 signal.signal(sig, handler)
 
 
-def _connections(limits: Limits) -> type[HttpToolsProtocol]:
+def _connections(service: HttpService) -> type[HttpToolsProtocol]:
     """Return a protocol for connections that keeps clients within limits before there is a request of them."""
+    limits = service.limits
 
     class Connection(HttpToolsProtocol):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -263,7 +269,7 @@ def _connections(limits: Limits) -> type[HttpToolsProtocol]:
         def _refuse(self, status: int, code: str, message: str) -> None:
             if self.transport.is_closing():
                 return
-            body = json.dumps({"code": code, "message": message}).encode()
+            body = service.refused(RefusedError(status, code, message)).body
             head = f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
             more = f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
             if self.cycle is None or self.cycle.response_complete:  # else it would come amidst an answer

@@ -1,83 +1,33 @@
-"""The service: a request in, an answer out; who may ask, how many at once, and how long a client may take.
-
-Each request is checked in this order: the server is not stopping, the host and the token are right, there is room,
-the path and its parameters have a meaning. The names of tables are checked by the catalog, which makes no path of a
-name that could lead out of the warehouse.
-"""
+"""The service of shard streams: what can be asked, and how it is answered. See `http` for what any service does."""
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.routing import Route, Router
-from starlette.types import Message, Receive, Scope, Send
+from starlette.routing import Route
+from starlette.types import Receive
 
 from merganser.catalogs.catalog import Catalog
-from merganser.errors import InvalidInputError, MerganserError, StreamParameterError
-from merganser.handle.table import Table
+from merganser.errors import MerganserError, StreamParameterError
 from merganser.serve import answers, openapi
 from merganser.serve.answers import Answer, RefusedError
+from merganser.serve.http import MAY_CHANGE, Access, HttpService
 from merganser.serve.operations import ARROW, HEALTH, STREAMS, Limits, Operation, operations
 from merganser.serve.watch import Ticks, View, Watch
 from merganser.shards.verbs import Records
 
-T = TypeVar("T")
-READERS: Final = 8
-"""So many pages are read at a time, so memory holds no more of them; the other requests in work wait."""
 _LOOKERS: Final = 4
 _TABLES_MAX: Final = 1000
-_ANSWER: Final = "merganser.answer"
-_PIECE_BYTES: Final = 64 << 10
-ABORT: Final = "merganser.abort"
-"""The key in the state of a request under which the server gives a function that cuts its connection."""
 
 
-@dataclass(frozen=True)
-class Access:
-    """Who may ask.
-
-    Attributes:
-        token: what the header `Authorization: Bearer` has to say; None: no token is asked for.
-        hosts: names that the header `Host` may say, without ports; None: any. A page in a browser cannot reach a
-            server without a token by a name of its own.
-        changes: whether streams can be enabled and disabled.
-    """
-
-    token: bytes | None = None
-    hosts: frozenset[str] | None = None
-    changes: bool = False
-
-    def check(self, headers: Mapping[bytes, bytes]) -> None:
-        """Refuse a request that may not be made.
-
-        Raises:
-            RefusedError: its host or its token is wrong.
-        """
-        if self.hosts is not None:
-            host = headers.get(b"host", b"").decode("latin-1").lower()
-            if (host if host.endswith("]") else host.rpartition(":")[0] or host) not in self.hosts:
-                raise RefusedError(403, answers.REFUSED, "the server is not known by the name in the header Host.")
-        if self.token is not None:
-            scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-            if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self.token):
-                raise RefusedError(
-                    403,
-                    answers.REFUSED,
-                    "the token is missing or wrong. Send the header 'Authorization: Bearer TOKEN'.",
-                )
-
-
-class Service:
+class Service(HttpService):
     """An ASGI application that serves the shard streams of a warehouse.
 
     Args:
@@ -85,73 +35,30 @@ class Service:
     """
 
     def __init__(self, catalog: Catalog, access: Access, limits: Limits, log: Callable[[str], None]) -> None:
-        self.catalog = catalog
-        self.access = access
-        self.limits = limits
-        self.stopping = False
-        self._log = log
-        self._in_work = 0
-        self._sending = 0
         self._stopped = asyncio.Event()
         self._ticks = Ticks()
         self._watches: OrderedDict[str, Watch] = OrderedDict()
         self._lookers = ThreadPoolExecutor(_LOOKERS, thread_name_prefix="merganser-look")
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="merganser-read")
-        self._jobs: set[Future[Any]] = set()
         self._row_bytes: dict[str, float] = {}
         self._operations = operations(limits)
-        self._router = self._routed()
+        super().__init__(catalog, access, limits, log, _OPEN)
 
     # requests
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        assert scope["type"] == "http", scope["type"]  # the server hands over nothing else
-        counted = False
-        try:
-            if self.stopping:
-                raise RefusedError(
-                    503, answers.BUSY, "the server is stopping. Ask again in a moment.", connection="close"
-                )
-            if scope["path"] not in _OPEN:
-                self.access.check(dict(scope["headers"]))
-                self._check_room()
-                self._in_work += 1
-                counted = True
-            scope["app"] = self  # so that the router raises an error where no route fits
-            await self._router(scope, receive, send)
-            await self._send(scope["state"][_ANSWER], scope, send)
-        except RefusedError as refused:
-            await self._send(refused.answer, scope, send)
-        except HTTPException as error:
-            await self._send(_no_route(scope, error), scope, send)
-        except ClientDisconnect:
-            pass
-        finally:
-            self._in_work -= counted
-
     def stop(self) -> None:
         """Refuse requests from now on, and end the waiting of those that wait for records."""
-        self.stopping = True
+        super().stop()
         self._stopped.set()
         for watch in self._watches.values():
             watch.wake()
 
     def close(self) -> int:
         """Give the threads up, and return how many of them are still busy."""
-        for pool in (self._readers, self._lookers):
-            pool.shutdown(wait=False, cancel_futures=True)
-        return sum(not job.done() for job in self._jobs)
+        self._lookers.shutdown(wait=False, cancel_futures=True)
+        return super().close()
 
-    def _check_room(self) -> None:
-        full = self._in_work >= self.limits.requests
-        if full or self._sending > self.limits.sending_bytes:
-            why = f"it works on {self._in_work} requests" if full else "clients are slow to read their answers"
-            raise RefusedError(
-                503, answers.BUSY, f"the server is busy: {why}. Nothing was read. Ask again in a moment."
-            )
-
-    def _routed(self) -> Router:
+    def routes(self) -> Iterable[Route]:
+        """Return what can be asked."""
         verbs: dict[str, Callable[[Request, dict[str, Any]], Awaitable[Answer]]] = {
             "records": self._records,  # first, since it is asked for most
             HEALTH.name: self._health,
@@ -164,39 +71,27 @@ class Service:
         }
         document = openapi.document(self._operations.values(), self.limits, token=self.access.token is not None)
         page = Answer(openapi.page(document).encode(), kind="text/html; charset=utf-8", headers=openapi.PAGE_HEADERS)
-        routes = []
         for name, verb in verbs.items():
             operation = self._operations[name]
-            routes.append(
-                Route(operation.path, _Endpoint(partial(self._answer, operation, verb)), methods=[operation.method])
-            )
+            yield self.route(operation.method, operation.path, partial(self._answer, operation, verb))
         for path, answer in (("/openapi.json", answers.of_json(document)), ("/", page)):
-            routes.append(Route(path, _Endpoint(partial(_always, answer)), methods=["GET"]))
-        return Router(routes, redirect_slashes=False)
+            yield self.route("GET", path, partial(_always, answer))
 
     async def _answer(
         self, operation: Operation, verb: Callable[[Request, dict[str, Any]], Awaitable[Answer]], request: Request
     ) -> Answer:
-        try:
-            asked = operation.asked(request.scope["query_string"])
-            if operation.changes and not self.access.changes:
-                raise RefusedError(
-                    403,
-                    answers.REFUSED,
-                    "this server only reads. `merganser serve-stream --allow-changes` lets clients enable and disable "
-                    "streams.",
-                )
-            has_body = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
-            if operation.body is None and has_body:
-                raise StreamParameterError(f"{operation.method} {operation.path} takes no body.")
-            return await verb(request, asked)
-        except (RefusedError, ClientDisconnect):
-            raise
-        except Exception as error:
-            found = answers.of_error(error, warehouse=self.catalog.warehouse, request=self.catalog.env.new_id())
-            if found.logged is not None:
-                self._log(found.logged)
-            return found
+        asked = operation.asked(request.scope["query_string"])
+        if operation.changes and not request.scope["state"][MAY_CHANGE]:
+            raise RefusedError(
+                403,
+                answers.REFUSED,
+                "this server only reads. `merganser serve-stream --allow-changes` lets clients enable and disable "
+                "streams.",
+            )
+        has_body = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+        if operation.body is None and has_body:
+            raise StreamParameterError(f"{operation.method} {operation.path} takes no body.")
+        return await verb(request, asked)
 
     # verbs
 
@@ -305,12 +200,6 @@ class Service:
 
     # parts
 
-    def _open(self, name: str) -> Table:
-        found = self.catalog.table(name)
-        if not isinstance(found, Table):
-            raise InvalidInputError(f"{name!r} names a part of a table, which has no stream. Give database.table.")
-        return found
-
     async def _look(self, name: str) -> View:
         """Return a view of a table; forget names that there are no tables of."""
         watch = self._watch(name)
@@ -334,84 +223,11 @@ class Service:
         self._watches.move_to_end(name)
         return found
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        job = self._readers.submit(work)
-        self._jobs.add(job)
-        job.add_done_callback(self._jobs.discard)
-        return await asyncio.wrap_future(job)
-
-    async def _body(self, request: Request) -> bytes:
-        """Return the body of a request.
-
-        Raises:
-            RefusedError: it is too large, or does not come.
-        """
-        body = b""
-        try:
-            async with asyncio.timeout(self.limits.head_seconds):
-                async for piece in request.stream():
-                    body += piece
-                    if len(body) > self.limits.body_bytes:
-                        told = f"the body has more than {self.limits.body_bytes:,} bytes."
-                        raise RefusedError(413, answers.INVALID, told)
-        except TimeoutError:
-            told = f"the body did not come within {self.limits.head_seconds:g} s."
-            raise RefusedError(408, answers.LATE, told) from None
-        return body
-
-    async def _send(self, answer: Answer, scope: Scope, send: Send) -> None:
-        """Send an answer; cut the connection of a client that does not read it."""
-        body = memoryview(answer.body)
-        headers = [
-            (b"content-type", answer.kind.encode()),
-            (b"content-length", b"%d" % len(body)),
-            (b"cache-control", b"no-store"),
-            *((name.encode(), value.encode()) for name, value in answer.headers.items()),
-        ]
-        if answer.status != 200 and any(name in _OF_BODIES for name, _ in scope["headers"]):
-            headers.append((b"connection", b"close"))  # the rest of the request may never come
-        start: Message = {"type": "http.response.start", "status": answer.status, "headers": headers}
-        large = len(body) > _PIECE_BYTES
-        self._sending += len(body) if large else 0
-        try:
-            async with asyncio.timeout(self.limits.send_seconds):
-                await send(start)
-                for begin in range(0, max(1, len(body)), _PIECE_BYTES):
-                    piece = body[begin : begin + _PIECE_BYTES]
-                    more = begin + _PIECE_BYTES < len(body)
-                    await send({"type": "http.response.body", "body": bytes(piece) if large else answer.body,
-                                "more_body": more})  # fmt: skip
-        except TimeoutError:
-            scope["state"][ABORT]()
-        finally:
-            self._sending -= len(body) if large else 0
-
-
-class _Endpoint:
-    """Leaves the answer of a function in the state of the request. Starlette takes what is no function as it is."""
-
-    def __init__(self, answer: Callable[[Request], Awaitable[Answer]]) -> None:
-        self._answer = answer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        scope["state"][_ANSWER] = await self._answer(Request(scope, receive))
-
 
 async def _always(answer: Answer, _request: Request) -> Answer:
     return answer
 
 
-def _no_route(scope: Scope, error: HTTPException) -> Answer:
-    if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "")
-        told = f"{scope['path']} takes {allowed}, not {scope['method']:.20}."
-        return answers.error_answer(405, answers.INVALID, told, {"allow": allowed})
-    told = f"there is no path {scope['path']!r:.100} here. /openapi.json lists those that there are."
-    return answers.error_answer(404, answers.NOT_THERE, told)
-
-
-_OF_BODIES: Final = frozenset({b"content-length", b"transfer-encoding"})
 _OPEN: Final = frozenset({HEALTH.path, "/", "/openapi.json"})
 
 

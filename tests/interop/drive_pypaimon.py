@@ -1,12 +1,14 @@
 """Driver of `pypaimon`, run in its own environment by `peers.py`; the protocol is that of `driver_loop.py`.
 
-Operations and what they take beside `warehouse` and `table`:
+Operations and what they take beside `warehouse` and `table`. A warehouse is a path, or JSON of options:
 
 * `about`: nothing at all; gives the version.
 * `create_table`: `fields` ([name, type] pairs, a nested type as the object of a schema file), `primary_key`,
   `partition_by`, `options`. Makes the database too.
 * `alter`: `changes` (lists of the name of a method of the client's `SchemaChange` and its arguments). A type is that
   of a schema file.
+* `catalog`: `call` (a method of the client's catalog) and `arguments`; gives what the method returns as JSON, or the
+  texts of an object's attributes.
 * `write`: `rows` (an IPC file), `overwrite` (None, or the static partition, {} being the table). One commit. Row kinds
   come from the column that the table option `rowkind.field` names; the client has no other way.
 * `read`: `columns`, `where` (conjunction of [method, column, literals]), `options` (dynamic ones), `out` (IPC file).
@@ -22,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +36,8 @@ from pypaimon.schema.schema_change import SchemaChange
 
 
 def _catalog(request: dict[str, Any]) -> Any:
-    return CatalogFactory.create({"warehouse": request["warehouse"]})
+    asked = request["warehouse"]
+    return CatalogFactory.create(json.loads(asked) if asked.startswith("{") else {"warehouse": asked})
 
 
 def _table(request: dict[str, Any]) -> Any:
@@ -72,6 +76,12 @@ def alter(request: dict[str, Any]) -> None:
             arguments[0] = DataTypeParser.parse_data_type(arguments[0])
         made.append(getattr(SchemaChange, method)(name, *arguments))
     _catalog(request).alter_table(request["table"], made, False)
+
+
+def catalog(request: dict[str, Any]) -> Any:
+    """Call a method of the catalog."""
+    found = getattr(_catalog(request), request["call"])(*request["arguments"])
+    return json.loads(json.dumps(found, default=vars))
 
 
 def write(request: dict[str, Any]) -> dict[str, int]:
@@ -156,6 +166,7 @@ if __name__ == "__main__":
             "about": about,
             "create_table": create_table,
             "alter": alter,
+            "catalog": catalog,
             "write": write,
             "read": read,
             "changes": changes,

@@ -20,11 +20,14 @@ import json, sys
 import merganser as mg
 from merganser.serve.operations import Limits
 from merganser.serve.server import serve
+from merganser.serve.service import Service
+
+def log(line):
+    print(line, file=sys.stderr, flush=True)
 
 limits = Limits(**json.loads(sys.argv[2]))
-serve(mg.catalog(sys.argv[1]), host="127.0.0.1", port=0, token=None, changes=False, limits=limits, stop_seconds=1.0,
-      started=lambda address: print("at", address, flush=True),
-      log=lambda line: print(line, file=sys.stderr, flush=True))
+serve(lambda access: Service(mg.catalog(sys.argv[1]), access, limits, log), host="127.0.0.1", port=0, token=None,
+      changes=False, stop_seconds=1.0, started=lambda address: print("at", address, flush=True))
 """
 
 
@@ -50,30 +53,23 @@ class Serving:
         port: int = 0,
         token: str | None = None,
         limits: Mapping[str, Any] | None = None,
+        command: str = "serve-stream",
+        read_token: str | None = None,
     ) -> None:
         self.token = token
         self.log = warehouse.parent / f"{time.monotonic_ns()}.log"
-        command = [
-            sys.executable,
-            "-m",
-            "merganser",
-            "serve-stream",
-            "-w",
-            str(warehouse),
-            "--port",
-            str(port),
-            *options,
-        ]
+        asked = [sys.executable, "-m", "merganser", command, "-w", str(warehouse), "--port", str(port)]
         if limits is not None:
-            command = [sys.executable, "-c", _LIMITED, str(warehouse), json.dumps(limits)]
-        env = {name: value for name, value in os.environ.items() if name != "MERGANSER_TOKEN"}
+            asked = [sys.executable, "-c", _LIMITED, str(warehouse), json.dumps(limits)]
+        tokens = {"MERGANSER_TOKEN": token, "MERGANSER_READ_TOKEN": read_token}
+        env = {name: value for name, value in os.environ.items() if name not in tokens}
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*command, *([] if limits is not None else options)],
+                [*asked, *options],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env=env | ({} if token is None else {"MERGANSER_TOKEN": token}),
+                env=env | {name: value for name, value in tokens.items() if value is not None},
             )
         assert self.process.stdout is not None
         told = self.process.stdout.readline()
