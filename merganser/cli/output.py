@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from merganser.cli import render
 from merganser.cli.arguments import FORMATS
 from merganser.codec.json_lines import base64, json_lines
 from merganser.errors import InvalidInputError, StorageError, UnsupportedError
@@ -100,3 +101,27 @@ def _check_flat(schema: pa.Schema) -> None:
                 "Write --format json or parquet, or name other columns with --columns.",
                 column=field.name,
             )
+
+
+def cells(column: pa.ChunkedArray) -> list[str]:
+    """Return the values of a column as texts on one line each. Python itself has no times of nine digits."""
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        zone = "" if kind.tz is None else "+00:00"
+        texts = column.cast(pa.timestamp("ns")).cast(pa.string()).to_pylist()
+        return [render.cell(None if text is None else render.without_zeros(text) + zone) for text in texts]
+    shown = _shown(kind)
+    return [render.cell(value) for value in (column if shown == kind else column.cast(shown)).to_pylist()]
+
+
+def _shown(kind: pa.DataType) -> pa.DataType:
+    """Return a type with text for times of nine digits inside of values."""
+    if pa.types.is_timestamp(kind):
+        return pa.string() if kind.unit == "ns" else kind
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_shown(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(*(field.with_type(_shown(field.type)) for field in (kind.key_field, kind.item_field)))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_shown(kind.value_type)))
+    return kind

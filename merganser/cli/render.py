@@ -55,6 +55,11 @@ def moment(when: datetime) -> str:
     return f"{when:%Y-%m-%d %H:%M:%S}"
 
 
+def without_zeros(text: str) -> str:
+    """Return the text of a time without zeros at the end of its seconds."""
+    return _ZEROS.sub(r"\1", text)
+
+
 def cell(value: Any) -> str:
     """Return a value of a row as text on one line; data is shown as it is, without separators."""
     match value:
@@ -67,9 +72,9 @@ def cell(value: Any) -> str:
         case bytes():
             return f"x'{value.hex()}'"
         case datetime():
-            return _ZEROS.sub(r"\1", value.isoformat(sep=" "))
+            return without_zeros(value.isoformat(sep=" "))
         case time():
-            return _ZEROS.sub(r"\1", value.isoformat())
+            return without_zeros(value.isoformat())
         case date():
             return value.isoformat()
         case Decimal():

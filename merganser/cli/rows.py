@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from merganser.cli import render
 from merganser.cli.arguments import format_of_path
-from merganser.cli.output import sink_of, write_rows
+from merganser.cli.output import cells, sink_of, write_rows
 from merganser.errors import InvalidInputError
 from merganser.handle.system_table import CatalogTable, SystemTable, TableView
 from merganser.handle.table import Table
@@ -279,8 +279,8 @@ def _print(found: pa.Table, shown_max: int | None) -> None:
     console = render.stdout()
     shown = found if shown_max is None else found.slice(0, shown_max)
     numbers = [field.name for field in shown.schema if any(test(field.type) for test in _NUMBERS)]
-    cells = [[render.cell(value) for value in column.to_pylist()] for column in shown.columns]
-    rows = list(zip(*cells, strict=True)) if cells else []
+    columns = [cells(column) for column in shown.columns]
+    rows = list(zip(*columns, strict=True)) if columns else []
     render.table(console, shown.column_names, rows, right=numbers, records=True)
     if not found.num_rows:
         render.stderr().print("no rows")

@@ -60,11 +60,13 @@ class Output:
     def _table(self, rows: pa.Table) -> None:
         import pyarrow as pa
 
+        from merganser.cli.output import cells
+
         number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
         shown = rows.slice(0, self.shown_max) if self.shown_max else rows
         numbers = [field.name for field in shown.schema if any(test(field.type) for test in number)]
-        cells = [[render.cell(value) for value in column.to_pylist()] for column in shown.columns]
-        texts = list(zip(*cells, strict=True)) if cells else []
+        columns = [cells(column) for column in shown.columns]
+        texts = list(zip(*columns, strict=True)) if columns else []
         render.table(render.stdout(), shown.column_names, texts, right=numbers, cut=True)
         left = rows.num_rows - shown.num_rows
         if left:

@@ -6,13 +6,16 @@ import json
 import os
 import pty
 import select
+import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+import merganser as mg
 from merganser.cli import render
 from merganser.cli.sql_complete import completions
 from merganser.cli.sql_output import Output
@@ -305,3 +308,31 @@ def test_a_plan_is_printed_line_by_line(run: Run) -> None:
     done = run("sql", "-e", f"{_MADE} SHOW CREATE TABLE t")
     assert "(\n  `id` BIGINT NOT NULL,\n  `v` STRING,\n  PRIMARY KEY (`id`) NOT ENFORCED\n)\n" in done.out
     assert "1 row" not in done.err
+
+
+def test_times_of_nine_digits_are_shown_without_pandas(tmp_path: Path) -> None:
+    catalog = mg.catalog(tmp_path)
+    catalog.create_database("default")
+    table = catalog.create_table(
+        "default.fine", {"a": "TIMESTAMP(9)", "z": "TIMESTAMP_LTZ(9)", "l": "ARRAY<TIMESTAMP(9)>"}
+    )
+    at = pa.array([1_767_225_600_000_000_501], pa.timestamp("ns"))
+    lists = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), at)
+    table.write(pa.table({"a": at, "z": at.cast(pa.timestamp("ns", "UTC")), "l": lists}))
+    block = (
+        "import sys, importlib.abc\n"
+        "class Block(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] == 'pandas': raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Block())\n"
+        "from merganser.cli.main import main\n"
+        "main()\n"
+    )
+    for command in (["sql", "-e", "SELECT a, z, l FROM fine ORDER BY a"], ["read", "default.fine"]):
+        done = subprocess.run(
+            [sys.executable, "-c", block, *command, "-w", str(tmp_path)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        shown = "2026-01-01 00:00:00.000000501"
+        for text in (f"{shown} ", f"{shown}+00:00", f'["{shown}"]'):
+            assert text in done.stdout
