@@ -271,8 +271,8 @@ def _engine(pid: int, url: sa.URL) -> sa.Engine:
         pool_pre_ping=backend != "sqlite",
         connect_args={"timeout": _BUSY_S} if backend == "sqlite" else {},
     )
-    if backend == "postgresql":
-        sa.event.listen(made, "connect", _in_local_zone)
+    if backend in _ON_CONNECT:
+        sa.event.listen(made, "connect", _ON_CONNECT[backend])
     return made
 
 
@@ -281,3 +281,11 @@ def _in_local_zone(connection: Any, record: Any) -> None:
     offset = datetime.now().astimezone().utcoffset()
     with connection.cursor() as cursor:
         cursor.execute(f"SET TIME ZONE INTERVAL '{int(offset.total_seconds()) if offset else 0} seconds'")
+
+
+def _with_a_log(connection: Any, record: Any) -> None:
+    """Let a file of SQLite have a write-ahead log: readers, also those that leave a query open, then block no writer."""
+    connection.execute("PRAGMA journal_mode = WAL").close()
+
+
+_ON_CONNECT: Final = {"postgresql": _in_local_zone, "sqlite": _with_a_log}

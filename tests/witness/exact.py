@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from random import Random
@@ -24,6 +25,7 @@ from tests.interop.random_rows import random_table
 from tests.interop.test_both_ways import KEYS, VALUES, key_fields, key_pool
 from tests.interop.values import PaimonType, arrow_schema, assert_same_rows, rows_of
 
+from .catalogs import share_sql_catalog
 from .changelogs import (
     compare_changes,
     compare_forms_of_stored_rows,
@@ -429,6 +431,9 @@ COMPARISONS: Mapping[str, Comparison] = {
     "fields of manifests": compare_manifest_schemas,
     "what expiry leaves": compare_expiry,
     "identifiers and watermarks": compare_commits_of_a_user,
+    "a catalog in SQLite": partial(share_sql_catalog, kind="sqlite"),
+    "a catalog in PostgreSQL": partial(share_sql_catalog, kind="postgresql"),
+    "a catalog in MariaDB": partial(share_sql_catalog, kind="mariadb"),
     "reads of tombstones": compare_reads_of_tombstones,
     "changes of the same commits": compare_changes,
     "changes of commits of both": compare_shared_changelogs,

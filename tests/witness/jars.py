@@ -21,6 +21,12 @@ PAIMON_VERSION = "1.4.2"
 """The newest `paimon-bundle` on Maven Central when this was last checked."""
 HADOOP_VERSION = "3.4.1"
 _SLF4J_VERSION = "1.7.36"
+_DRIVERS = (
+    ("org/xerial", "sqlite-jdbc", "3.46.0.0"),
+    ("org/postgresql", "postgresql", "42.7.3"),
+    ("com/mysql", "mysql-connector-j", "8.4.0"),
+)
+"""Drivers for catalogs in SQL databases."""
 _SHA256 = {
     "hadoop-client-api-3.4.1.jar": "a964d4daa054c9615bbafb4553efbb140fa7fb9ac6f358a24393f183a5703438",
     "hadoop-client-runtime-3.4.1.jar": "f6a800a159f918670db533606d33560d6c13b7e13f14eda493280ae33b9eeb2f",
@@ -60,6 +66,7 @@ def class_path(paimon: str = PAIMON_VERSION) -> str:
         jar("org/apache/paimon", "paimon-bundle", paimon),
         jar("org/apache/hadoop", "hadoop-client-api", HADOOP_VERSION),
         jar("org/apache/hadoop", "hadoop-client-runtime", HADOOP_VERSION),
+        *(jar(group, name, version) for group, name, version in _DRIVERS),
         jar("org/slf4j", "slf4j-api", _SLF4J_VERSION),
         jar("org/slf4j", "slf4j-nop", _SLF4J_VERSION),
     ]

@@ -84,13 +84,19 @@ class JavaEngine:
     name = "java"
     deletes = True
 
-    def __init__(self, process: JavaProcess, warehouse: Path) -> None:
-        """Nothing is made yet."""
-        self.process, self.warehouse = process, warehouse
+    def __init__(self, process: JavaProcess, warehouse: Path, catalog: Mapping[str, str] | None = None) -> None:
+        """Nothing is made yet.
+
+        Args:
+            process: the driver.
+            warehouse: where tables lie.
+            catalog: options of the catalog; None: it is the file system.
+        """
+        self.process, self.warehouse, self.catalog = process, warehouse, dict(catalog or {})
 
     def ask(self, op: str, table: str, **arguments: object) -> Any:
         """The result of an operation on a table."""
-        return self.process.request(op, warehouse=str(self.warehouse), table=table, **arguments)
+        return self.process.request(op, warehouse=str(self.warehouse), catalog=self.catalog, table=table, **arguments)
 
     def create(self, table: str, shape: TableShape) -> None:
         """Make a table, and its database unless it is there."""

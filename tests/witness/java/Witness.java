@@ -66,7 +66,7 @@ import org.apache.paimon.types.RowType;
  *
  * <p>The protocol is that of tests/interop/driver_loop.py, but for rows: they stand in the requests and replies, in the
  * encoding of tests/interop/values.py. Every request but "about" and "picks" names a "warehouse" and a "table" ("db.t",
- * "db.t$branch_b"), and may have "options", dynamic ones of the table.
+ * "db.t$branch_b"), and may have "options", dynamic ones of the table, and "catalog", those of the catalog.
  */
 public final class Witness {
 
@@ -108,6 +108,18 @@ public final class Witness {
                 return Trees.picks(request.get("trees"));
             case "create_table":
                 return createTable(request);
+            case "names":
+                return names(catalog(request));
+            case "rename_table":
+                catalog(request)
+                        .renameTable(
+                                Identifier.fromString(request.get("table").textValue()),
+                                Identifier.fromString(request.get("to").textValue()),
+                                false);
+                return null;
+            case "drop_table":
+                catalog(request).dropTable(Identifier.fromString(request.get("table").textValue()), false);
+                return null;
             default:
                 return ofTable(request, table(request));
         }
@@ -183,7 +195,17 @@ public final class Witness {
         Options options = new Options();
         options.set("warehouse", request.get("warehouse").textValue());
         options.set("cache-enabled", "false");
+        texts(request.get("catalog")).forEach(options::set);
         return CatalogFactory.createCatalog(CatalogContext.create(options));
+    }
+
+    /** Names of all tables, by database. */
+    private static Object names(Catalog catalog) throws Exception {
+        Map<String, List<String>> names = new TreeMap<>();
+        for (String database : catalog.listDatabases()) {
+            names.put(database, catalog.listTables(database).stream().sorted().toList());
+        }
+        return names;
     }
 
     private static FileStoreTable table(JsonNode request) throws Exception {
