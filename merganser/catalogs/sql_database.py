@@ -284,7 +284,7 @@ def _in_local_zone(connection: Any, record: Any) -> None:
 
 
 def _with_a_log(connection: Any, record: Any) -> None:
-    """Let a file of SQLite have a write-ahead log: readers, also those that leave a query open, then block no writer."""
+    """Let a file of SQLite have a write-ahead log. Then readers block no writer, such as Java, which leaves queries open."""
     connection.execute("PRAGMA journal_mode = WAL").close()
 
 

@@ -167,7 +167,8 @@ class PostgreSQL(Server):
                   "--locale", "C.UTF-8")  # fmt: skip
         settings = {
             "listen_addresses": "127.0.0.1", "port": self.port, "unix_socket_directories": folder, "fsync": "off",
-            "wal_level": "logical", "max_connections": 500, "max_wal_senders": 40, "max_replication_slots": 40, "timezone": "UTC",
+            "wal_level": "logical", "max_connections": 500, "max_wal_senders": 40, "max_replication_slots": 40,
+            "timezone": "UTC",
         }  # fmt: skip
         self._start(
             postgres, "-D", data, *(part for name, value in settings.items() for part in ("-c", f"{name}={value}"))
