@@ -284,7 +284,7 @@ def _in_local_zone(connection: Any, record: Any) -> None:
 
 
 def _with_a_log(connection: Any, record: Any) -> None:
-    """Let a file of SQLite have a write-ahead log. Then readers block no writer, such as Java, which leaves queries open."""
+    """Let a file of SQLite have a write-ahead log, so that readers block no writer: Java leaves queries open."""
     connection.execute("PRAGMA journal_mode = WAL").close()
 
 
