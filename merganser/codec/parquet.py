@@ -253,10 +253,10 @@ class ParquetFileReader:
     def is_plain(self, field: t.Field) -> bool:
         """Return whether a column is stored in the type of a field, in a form that engines decode alike.
 
-        Not in files of another machine, nor with times of an old calendar.
+        Not in files that were read whole, nor with times of an old calendar.
         """
         span = self._leaves.get(field.name)
-        if span is None or len(span) != 1 or not isinstance(self._file, pa.OSFile) or self._calendar is not None:
+        if span is None or len(span) != 1 or isinstance(self._file, pa.BufferReader) or self._calendar is not None:
             return False
         kind, physical = self._schema.field(field.name).type, self._parquet.schema.column(span[0]).physical_type
         alike = is_alike(kind, physical) or (physical == "FIXED_LEN_BYTE_ARRAY" and pa.types.is_decimal128(kind))

@@ -14,7 +14,7 @@ import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from merganser.codec.data_format import format_of
 from merganser.codec.parquet import ParquetFileReader
@@ -24,8 +24,14 @@ from merganser.files.read import FileToRead, open_file
 from merganser.schema import types as t
 from merganser.schema.table_schema import VALUE_KIND
 from merganser.storage.env import Env
+from merganser.storage.guarded import files_of
+from merganser.storage.hdfs import HdfsStorage
+from merganser.storage.local import LocalStorage
 
 Engine = Literal["duckdb", "spark"]
+
+_REACHED: Final[dict[Engine, Any]] = {"duckdb": LocalStorage, "spark": LocalStorage | HdfsStorage}
+"""The stores whose files an engine reads under their paths."""
 
 _WEIGHT: Final = 4096
 _MICROS: Final = 6
@@ -45,7 +51,7 @@ FILE_INDEX: Final = "file_index"
 
 @dataclass(frozen=True, slots=True)
 class PlainFile:
-    """A local Parquet file that may be decoded as it stands.
+    """A Parquet file that may be decoded as it stands.
 
     Attributes:
         target: the file.
@@ -102,6 +108,8 @@ def plain_file(
         kinds: the rows have kinds, which are looked at.
         by: who decodes it. Spark verifies pages itself.
     """
+    if not isinstance(files_of(env.storage), _REACHED[by]):
+        return None
     if _PATTERN.search(target.path) or target.is_newer or target.file.row_count > _ROWS_MAX:
         return None
     if by == "spark" and target.path.rpartition("/")[2].startswith(_UNSEEN):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import pickle
 import re
+import socket
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -22,12 +24,14 @@ from merganser.handle.table import Table
 from merganser.spark.jobs import OUTCOME_SCHEMA, SHIP, in_tasks
 from merganser.spark.pythons import TaskPython, advice, ask_tasks
 from merganser.spark.types import version_of
+from merganser.storage.hdfs import HdfsStorage
 from merganser.write.job import Outcome
 
 _BATCH_RECORDS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 TASKS_PER_CORE: Final = 4
 """The largest number of tasks per core of one job."""
 _PROBE_ROWS: Final = 1 << 16
+_ANSWER_SECONDS: Final = 5
 _OURS: Final = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, MerganserError)
 }
@@ -89,6 +93,20 @@ def cores(spark: SparkSession) -> int:
 def is_connect(spark: SparkSession) -> bool:
     """Return whether the session talks to a server."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def may_answer(spark: SparkSession, storage: HdfsStorage) -> bool:
+    """Return whether Spark's own client of HDFS may get an answer: it asks a host that is not there for minutes.
+
+    Of a session on another machine, and of a name that its configuration explains, nothing is known here.
+    """
+    parts = urlsplit(storage.root)
+    if is_connect(spark) or parts.port is None:
+        return True
+    with contextlib.suppress(OSError):
+        socket.create_connection((parts.hostname or "", parts.port), _ANSWER_SECONDS).close()
+        return True
+    return False
 
 
 def run_jobs(frame: DataFrame, job: Any) -> list[Outcome]:

@@ -14,6 +14,8 @@ Docs: decision 0079.
 from __future__ import annotations
 
 import re
+import threading
+import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
@@ -33,12 +35,18 @@ from pyspark.sql import types as s
 from merganser.files.plain import PlainFile, plain_file
 from merganser.options import write as w
 from merganser.scan.plain import FileGroup, PlainScan
+from merganser.scan.scan import Scan
 from merganser.schema import row_kind
 from merganser.schema import types as t
 from merganser.schema.table_schema import VALUE_KIND
+from merganser.spark.access import may_answer
 from merganser.spark.types import spark_schema
 from merganser.sql.query.duck import opened
 from merganser.sql.query.hidden import hidden_masks
+from merganser.storage.guarded import files_of
+from merganser.storage.hdfs import HdfsStorage
+from merganser.storage.local import LocalStorage
+from merganser.storage.protocol import Storage
 
 _OPTIONS: Final = {
     "mergeSchema": "false",
@@ -67,15 +75,40 @@ _NAME: Final = re.compile(r"[\w.-]+", re.ASCII)
 _ROW_NUMBER: Final = "_tmp_metadata_row_index"
 """The column in which Spark numbers rows. A file with a column of this name is left to our reader."""
 
+_lock: Final = threading.Lock()
+_reached: Final[weakref.WeakKeyDictionary[SparkSession, dict[Storage, bool]]] = weakref.WeakKeyDictionary()
+
 _Words = npt.NDArray[np.int64]
 
 
-def native_frames(spark: SparkSession, found: PlainScan) -> list[DataFrame] | None:
-    """Return the rows of files, as Spark reads them. None if it does not reach them under their paths.
+def reads_files(spark: SparkSession, scan: Scan) -> bool:
+    """Return whether Spark reads the files of a table by itself: those of a local disk, or of HDFS if it gets there.
 
-    None too if files are damaged or need what Spark cannot do: tasks then say so, or read them.
+    Of HDFS it is tried once per session, as the user of Spark, who may be another one than ours.
     """
-    by_position = _fits(found)
+    storage = files_of(scan.env.storage)
+    if not isinstance(storage, HdfsStorage):
+        return isinstance(storage, LocalStorage)
+    with _lock:
+        known = _reached.setdefault(spark, {}).get(storage)
+    if known is None:
+        path = scan.table.paths.schema(scan.table.schema.id)
+        try:
+            known = may_answer(spark, storage) and bool(spark.read.text(path, wholetext=True).head(1))
+        except Exception:  # of Py4J or of Connect; tasks of Python read the files then
+            known = False
+        with _lock:
+            _reached[spark][storage] = known
+    return known
+
+
+def native_frames(spark: SparkSession, found: PlainScan) -> list[DataFrame] | None:
+    """Return the rows of files that Spark reaches, as it reads them.
+
+    None if files are damaged or need what Spark cannot do: tasks then say so, or read them.
+    """
+    local = isinstance(files_of(found.scan.env.storage), LocalStorage)  # else DuckDB has no way to them
+    by_position = local and _fits(found)
     if not by_position and any(file.vector is not None for group in found.groups for file in group.files):
         return None
     try:
@@ -242,9 +275,9 @@ def _files(spark: SparkSession, files: Sequence[PlainFile], stored: dict[str, s.
 
 
 def _urls(files: Sequence[PlainFile]) -> Iterator[str]:
-    """Yield the names by which the JVM knows files. `PlainFile` is local, whatever the default file system is."""
+    """Yield the names by which the JVM knows files, whatever the default file system is."""
     for file in files:
-        yield f"file:{file.path}"
+        yield file.path if "://" in file.path else f"file:{file.path}"
 
 
 def _column(column: s.StructField, field: t.Field, own: str | None) -> Column:

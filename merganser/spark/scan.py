@@ -25,7 +25,7 @@ from merganser.scan.scan import Scan
 from merganser.spark.access import TASKS_PER_CORE, cores, opened
 from merganser.spark.jobs import in_tasks
 from merganser.spark.names import setting_of, spelling_of
-from merganser.spark.native import native_frames
+from merganser.spark.native import native_frames, reads_files
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.splits import ReadSplits, packed
 from merganser.spark.types import arrow_schema_of, frame_of_arrow, spark_schema
@@ -136,7 +136,7 @@ def frame_of(spark: SparkSession, scan: Scan | Changes, limit: int | None) -> Da
 def query_frame(spark: SparkSession, scan: Scan | Changes, plan: Plan, limit: int | None) -> DataFrame:
     """Return rows for a query that applies filter and limit of the scan itself: Spark reads what files it can."""
     found = None
-    if isinstance(scan, Scan) and not _looks_small(spark, plan, len(scan.columns)):
+    if isinstance(scan, Scan) and not _looks_small(spark, plan, len(scan.columns)) and reads_files(spark, scan):
         found = plain_scan(scan, plan, "spark")
     frames = native_frames(spark, found) if found is not None else None
     if found is None or frames is None:

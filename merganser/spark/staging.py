@@ -29,14 +29,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as s
 
-from merganser.errors import InvariantError, MerganserError, UnsupportedError
+from merganser.errors import InvariantError, MerganserError, StorageError, UnsupportedError
 from merganser.ingest.files import Portion, RowFiles
 from merganser.meta.table_def import TableDef
-from merganser.spark.access import is_connect, our_errors
+from merganser.spark.access import is_connect, may_answer, our_errors
 from merganser.spark.bucketing import quoted
 from merganser.spark.types import arrow_schema_of
 from merganser.storage.env import Env
 from merganser.storage.guarded import files_of
+from merganser.storage.hdfs import HdfsStorage
 from merganser.storage.local import LocalStorage
 from merganser.storage.object_store import ObjectStorage
 from merganser.storage.paths import STAGING, join
@@ -120,7 +121,7 @@ def spark_path(spark: SparkSession, table: TableDef, env: Env) -> str:
     """Return what Spark calls the path of a table.
 
     A store that is not the disk of this process is tried once per session and table: Spark writes a file without rows,
-    and it must be where we see it.
+    and it must be where we see it and can remove it.
 
     Raises:
         UnsupportedError: Spark cannot write there.
@@ -137,18 +138,23 @@ def spark_path(spark: SparkSession, table: TableDef, env: Env) -> str:
         names: tuple[str, ...] = (f"file://{table.path}",)
     elif isinstance(storage, ObjectStorage):
         names = tuple(f"{name}://{below}" for name in _SCHEMES.get(scheme, ()))
+    elif isinstance(storage, HdfsStorage) and may_answer(spark, storage):
+        names = (table.path,)
     else:
         names = ()
-    why = f"Spark has no name for '{scheme}:' paths"
+    why = f"Spark does not reach '{scheme}:' paths"
     for name in names:
         folder = _folder(env)
         try:
             spark.range(0, 0, 1, 1).write.parquet(f"{name}/{folder}")
             if any(_PART.fullmatch(entry.name) for entry in storage.list(join(table.path, folder))):
+                storage.delete_tree(join(table.path, folder))  # the user of Spark may be another one than ours
                 with _lock:
                     _reached[spark][table.path] = name
                 return name
             why = f"what Spark writes to '{name}' is not found there by this process"
+        except StorageError as error:
+            why = f"what Spark writes is not ours to remove: {error}"
         except Exception as error:
             why = f"Spark cannot write to '{name}': {str(error).strip().splitlines()[0]:.300}"
         finally:
