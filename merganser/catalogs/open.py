@@ -50,7 +50,7 @@ def metastore_of(text: str, given: Mapping[str, Any], kind: str | None, env: Cal
     """
     options = Options({key: str(value) for key, value in given.items()})
     kind = kind or options.get(c.METASTORE) or ("jdbc" if text.startswith(_JDBC) else "filesystem")
-    what = f"cannot open the catalog '{_hidden(text)}'"
+    what = f"cannot open the catalog '{without_password(text)}'"
     if kind not in _KINDS:
         raise InvalidInputError(
             f"{what}: metastore is {kind!r:.50}. {did_you_mean(str(kind), list(_KINDS))}", option=c.METASTORE.key
@@ -65,7 +65,8 @@ def _of_files(text: str, given: Options, env: Callable[[Storage], Env], what: st
     ):
         if (found := given.get(option)) not in (None, value):
             raise InvalidInputError(
-                f"{what} with '{option.key}' = '{_hidden(str(found))}': {why}. Nothing was opened.", option=option.key
+                f"{what} with '{option.key}' = '{without_password(str(found))}': {why}. Nothing was opened.",
+                option=option.key,
             )
     storage, root = storage_for(text, given)
     return FileSystem(root, env(storage))
@@ -121,7 +122,7 @@ def _url(uri: str, given: Options, what: str) -> sa.URL:
             url = sa.make_url(uri)
     except (KeyError, ValueError, sa.exc.ArgumentError):
         raise InvalidInputError(
-            f"{what}: '{_hidden(uri)}' is no database that it knows. Write jdbc:sqlite:/path, "
+            f"{what}: '{without_password(uri)}' is no database that it knows. Write jdbc:sqlite:/path, "
             "jdbc:postgresql://host:5432/database or jdbc:mysql://host:3306/database."
         ) from None
     more = {key.removeprefix(_PREFIX): str(value) for key, value in given.items() if key.startswith(_PREFIX)}
@@ -137,8 +138,8 @@ _PREFIX: Final = "jdbc."
 _KINDS: Final[dict[str, Callable[..., Metastore]]] = {"filesystem": _of_files, "jdbc": _of_sql}
 
 
-def _hidden(text: str) -> str:
-    """Return a URI without passwords."""
+def without_password(text: str) -> str:
+    """Return an address as people may see it."""
     before, question, _ = text.partition("?")
     scheme, slashes, rest = before.partition("//")
     return f"{scheme}{slashes}{rest.rpartition('@')[2]}" + ("?..." if question else "")

@@ -15,9 +15,10 @@ Warehouse = Annotated[
     typer.Option(
         "--warehouse",
         "-w",
+        "--catalog",
         metavar="DIR",
         envvar="MERGANSER_WAREHOUSE",
-        help="Directory or URL of the warehouse.  [default: ./warehouse]",
+        help="Directory or URL of the warehouse, address or name of a catalog.  [default: ./warehouse]",
         show_default=False,
     ),
 ]

@@ -14,6 +14,51 @@ _IN_BACKTICKS: Final = re.compile(r"`((?:[^`]|``)+)`")
 _DatabaseName = Annotated[str, typer.Argument(metavar="DATABASE", show_default=False)]
 
 
+def catalogs() -> None:
+    """List the catalogs that have names, with their addresses.
+
+    They stand in ~/.merganser/catalogs.toml, or in the file that the variable MERGANSER_CATALOGS names.
+    """
+    from merganser.catalogs.open import without_password
+    from merganser.catalogs.profiles import profiles, profiles_path
+    from merganser.cli import render
+    from merganser.options.catalog import METASTORE, WAREHOUSE
+
+    rows = [
+        [
+            one.name,
+            one.options.get(METASTORE.key, ""),
+            without_password(one.address),
+            one.options.get(WAREHOUSE.key, ""),
+        ]
+        for one in profiles()
+    ]
+    headings = ["catalog", "metastore", "address", "warehouse"]
+    render.list_of(rows, headings, right=(), none=f"no catalogs in {profiles_path()}")
+
+
+def login(name: Annotated[str, typer.Argument(metavar="CATALOG", show_default=False)]) -> None:
+    """Ask for the secrets of a catalog with a name, and keep them in the keyring of the system.
+
+    They are those of its options that say "keyring:NAME".
+    """
+    from merganser.catalogs.profiles import KEYRING, keyring_of, profile_of, profiles
+    from merganser.errors import NotFoundError
+    from merganser.options.registry import did_you_mean
+
+    found = profile_of(name)
+    if found is None:
+        raise NotFoundError(f"there is no catalog '{name}'. {did_you_mean(name, [one.name for one in profiles()])}")
+    asked = {key: text.removeprefix(KEYRING) for key, text in found.options.items() if text.startswith(KEYRING)}
+    if not asked:
+        print(f"'{name}' has no option that says '{KEYRING}...': nothing to keep")
+        return
+    ring = keyring_of(f"cannot log in to '{name}'")
+    for key, entry in asked.items():
+        ring.set_password(entry, key, typer.prompt(key, hide_input=True))
+    print(f"kept {', '.join(asked)} in the keyring")
+
+
 def databases(warehouse: Warehouse = None, store: Store = None) -> None:
     """List the databases of the warehouse."""
     from merganser.cli.target import catalog_of
@@ -235,6 +280,8 @@ def _column(text: str) -> tuple[str, str]:
 
 
 COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
+    ("catalogs", catalogs),
+    ("login", login),
     ("databases", databases),
     ("tables", tables),
     ("create-database", create_database),

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from merganser.catalogs.catalog import Catalog, open_catalog
 from merganser.catalogs.open import metastore_of
+from merganser.catalogs.profiles import profile_of
 from merganser.errors import InvalidInputError, NotFoundError, a_type
 from merganser.handle.base import READ_ARGUMENTS
 from merganser.handle.table import Table, open_table
@@ -36,7 +37,7 @@ def catalog(
 
     Args:
         warehouse: the warehouse; or the address of a metastore, such as `jdbc:postgresql://host:5432/catalog`. Then the
-            option `warehouse` names the warehouse.
+            option `warehouse` names the warehouse. Or the name of a catalog in `~/.merganser/catalogs.toml`.
         options: options of the store, such as `s3.endpoint`; `cache.manifest.max-memory`, such as `1 gb`, limits the
             memory for cached metadata (default 256 MB); options of new tables behind `table-default.`, such as
             `table-default.bucket`; and settings of the client of Kafka that tables must not store, such as
@@ -51,6 +52,8 @@ def catalog(
     """
     text = _path(warehouse, "cannot open a catalog: warehouse")
     given = _options(options, f"cannot open the warehouse '{text}'")
+    if isinstance(warehouse, str) and (profile := profile_of(text)) is not None:
+        text, given = profile.address, {**profile.opened(), **given}
     check_catalog_keys(given, what=f"cannot open the warehouse '{text}'")
     defaults = table_defaults(given)
     check_keys(defaults)

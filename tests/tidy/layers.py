@@ -122,6 +122,7 @@ IMPORTS_IN_FUNCTIONS: Final[dict[str, str]] = {
     "handle.table": "the same",
     "catalogs.catalog": "SQL: a parser and an engine",
     "catalogs.open": "SQLAlchemy, an extra",
+    "catalogs.profiles": "a keyring, for those who use one",
     "sql.query.views": "datasets of Arrow, which bring pandas: wanted by queries over tables alone",
     "progress.work": "Rich, wanted by long work alone",
     "codec.avro_accelerator": "polars-avro, whose import takes 150 ms, where it pays",
@@ -174,6 +175,7 @@ EFFECTS: Final[frozenset[str]] = frozenset(
 """Calls that only `storage/` makes: everything else gets clocks, ids, randomness and bytes from `Env`."""
 
 EFFECTS_ALLOWED: Final[dict[str, str]] = {
+    "catalogs.profiles": "a file of the user, and variables of the environment",
     "catalogs.sql_database": "sessions of PostgreSQL get the zone of this machine",
     "cli.demo_broker": "a demo starts a broker of its own",
     "cli.demo_log": "a demo measures times between two processes",

@@ -1,0 +1,166 @@
+"""Profiles: names of catalogs, with their options, in `~/.merganser/catalogs.toml` or the file in MERGANSER_CATALOGS.
+
+::
+
+    [prod]
+    uri = "jdbc:postgresql://db.example.com:5432/catalog"
+    warehouse = "s3://tables/warehouse"
+    jdbc.user = "reader"
+    jdbc.password = "${PROD_PASSWORD}"
+    s3.secret-key = "keyring:prod"
+
+A secret stands in the environment (`${NAME}`) or in the keyring of the system (`keyring:NAME`, with the key of the
+option as its user), and not in the file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.options.catalog import URI, WAREHOUSE
+from merganser.options.secrets import is_secret
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+KEYRING: Final = "keyring:"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A catalog with a name.
+
+    Attributes:
+        name: of the section.
+        options: as they stand in the file: references in place of secrets.
+    """
+
+    name: str
+    options: Mapping[str, str]
+
+    @property
+    def address(self) -> str:
+        """What `catalog` gets as its argument."""
+        return self.options.get(URI.key) or self.options[WAREHOUSE.key]
+
+    def opened(self) -> dict[str, str]:
+        """Return the options of the catalog, with secrets from the environment and the keyring.
+
+        Raises:
+            InvalidInputError: a variable or an entry of the keyring is missing.
+            UnsupportedError: there is no package for the keyring.
+        """
+        found = {key: self._value(key, text) for key, text in self.options.items()}
+        found.pop(URI.key if URI.key in found else WAREHOUSE.key)
+        return found
+
+    def _value(self, key: str, text: str) -> str:
+        if text.startswith(KEYRING):
+            value = keyring_of(f"cannot open the catalog '{self.name}'").get_password(text.removeprefix(KEYRING), key)
+            if value is None:
+                raise InvalidInputError(
+                    f"cannot open the catalog '{self.name}': the keyring has no '{key}' of "
+                    f"'{text.removeprefix(KEYRING)}'. Run: merganser login {self.name}",
+                    option=key,
+                )
+            return str(value)
+
+        def variable(match: re.Match[str]) -> str:
+            try:
+                return os.environ[match[1]]
+            except KeyError:
+                raise InvalidInputError(
+                    f"cannot open the catalog '{self.name}': its option '{key}' is in the environment variable "
+                    f"{match[1]}, which is not set.",
+                    option=key,
+                ) from None
+
+        return _VARIABLE.sub(variable, text)
+
+
+def profiles_path() -> Path:
+    """Return the file of the profiles, which need not exist."""
+    asked = os.environ.get("MERGANSER_CATALOGS")
+    return Path(asked) if asked else Path.home() / ".merganser" / "catalogs.toml"
+
+
+def profiles() -> list[Profile]:
+    """Return all profiles, in the order of the file.
+
+    Raises:
+        InvalidInputError: the file is no TOML, or a section is no catalog; or it holds a secret in clear.
+    """
+    path = profiles_path()
+    try:
+        sections = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidInputError(f"cannot read the catalogs in '{path}': {error}.", path=str(path)) from error
+    return [_profile(name, section, path) for name, section in sections.items()]
+
+
+def profile_of(name: str) -> Profile | None:
+    """Return the profile of a name; None: there is none, or the text is a path or an address.
+
+    Raises:
+        InvalidInputError: see `profiles`.
+    """
+    if _NAME.fullmatch(name) is None:
+        return None
+    return next((one for one in profiles() if one.name == name), None)
+
+
+def keyring_of(what: str) -> Any:
+    """Return the package that reads the keyring of the system.
+
+    Raises:
+        UnsupportedError: it is not installed.
+    """
+    try:
+        import keyring  # noqa: PLC0415 - for those who use one
+    except ImportError:
+        raise UnsupportedError(
+            f"{what}: the package keyring is missing. Nothing was opened. Run pip install keyring, or put the secret "
+            "into the environment: '${NAME}'."
+        ) from None
+    return keyring
+
+
+def _profile(name: str, section: object, path: Path) -> Profile:
+    what = f"cannot read the catalog '{name}' in '{path}'"
+    if _NAME.fullmatch(name) is None:
+        raise InvalidInputError(f"{what}: a name has letters, digits, '-' and '_'.", path=str(path))
+    if not isinstance(section, dict):
+        raise InvalidInputError(f"{what}: write its options below a line [{name}].", path=str(path))
+    options = dict(_texts(section, "", what))
+    if WAREHOUSE.key not in options and URI.key not in options:
+        raise InvalidInputError(f"{what}: it has neither '{WAREHOUSE.key}' nor '{URI.key}'.", path=str(path))
+    for key, text in options.items():
+        if is_secret(key) and not text.startswith(KEYRING) and _VARIABLE.fullmatch(text) is None:
+            raise InvalidInputError(
+                f"{what}: '{key}' holds a secret in clear. Write '${{NAME}}' for a variable of the environment, or "
+                f"'{KEYRING}{name}' and run: merganser login {name}",
+                option=key,
+                path=str(path),
+            )
+    return Profile(name, options)
+
+
+def _texts(section: Mapping[str, object], before: str, what: str) -> Iterator[tuple[str, str]]:
+    for key, value in section.items():
+        full = f"{before}{key}"
+        if isinstance(value, dict):
+            yield from _texts(value, f"{full}.", what)
+        elif isinstance(value, bool):
+            yield full, str(value).lower()
+        elif isinstance(value, str | int | float):
+            yield full, str(value)
+        else:
+            raise InvalidInputError(f"{what}: '{full}' is {value!r:.50}. Give text, a number or true.", option=full)

@@ -1,0 +1,111 @@
+"""Catalogs with names, and where their secrets are."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import merganser as mg
+from merganser.catalogs.profiles import profile_of, profiles
+from merganser.cli.main import main
+from merganser.errors import InvalidInputError, UnsupportedError
+
+
+def _run(arguments: list[str]) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "catalogs.toml"
+    monkeypatch.setenv("MERGANSER_CATALOGS", str(path))
+    return path
+
+
+def test_a_name_opens_its_catalog(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(f'''
+[prod]
+warehouse = "{tmp_path}/prod"
+local.sync = false
+table-default.bucket = 2
+
+[other]
+warehouse = "{tmp_path}/other"
+''')
+    prod = mg.catalog("prod")
+    assert prod.warehouse == f"{tmp_path}/prod"
+    prod.create_database("shop")
+    made = prod.create_table("shop.orders", {"id": "INT"}, primary_key=["id"])
+    assert made.options["bucket"] == "2"
+    more = mg.catalog("prod", options={"table-default.bucket": "3"})
+    assert more.create_table("shop.more", {"id": "INT"}, primary_key=["id"]).options["bucket"] == "3"
+    assert _run(["tables", "shop", "--catalog", "prod"]) == 0
+    assert capsys.readouterr().out.split() == ["more", "orders"]
+    assert _run(["catalogs"]) == 0
+    assert [line.split() for line in capsys.readouterr().out.splitlines()][1:] == [
+        ["prod", f"{tmp_path}/prod", f"{tmp_path}/prod"],
+        ["other", f"{tmp_path}/other", f"{tmp_path}/other"],
+    ]
+    assert mg.catalog("./prod").warehouse == str(Path("prod").absolute())
+
+
+def test_secrets_come_from_the_environment_and_the_keyring(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text("""
+[prod]
+uri = "jdbc:postgresql://127.0.0.1:1/x"
+warehouse = "w"
+jdbc.password = "${PROD_PASSWORD}"
+s3.secret-key = "keyring:prod"
+""")
+    found = profile_of("prod")
+    assert found is not None
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    monkeypatch.setenv("PROD_PASSWORD", "hidden")
+    with pytest.raises(UnsupportedError, match="package keyring is missing"):
+        found.opened()
+    kept: dict[tuple[str, str], str] = {}
+    ring = SimpleNamespace(
+        get_password=lambda entry, key: kept.get((entry, key)),
+        set_password=lambda entry, key, text: kept.update({(entry, key): text}),
+    )
+    monkeypatch.setitem(sys.modules, "keyring", ring)
+    with pytest.raises(InvalidInputError, match="merganser login prod"):
+        found.opened()
+    monkeypatch.setattr("typer.prompt", lambda text, hide_input: "key of " + text)
+    assert _run(["login", "prod"]) == 0
+    assert found.opened() == {"warehouse": "w", "jdbc.password": "hidden", "s3.secret-key": "key of s3.secret-key"}
+    monkeypatch.delenv("PROD_PASSWORD")
+    with pytest.raises(InvalidInputError, match="PROD_PASSWORD"):
+        found.opened()
+    assert _run(["catalogs"]) == 0
+    assert "hidden" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[prod", "cannot read the catalogs"),
+        ("prod = 3", r"\[prod\]"),
+        ("[prod]\nx = 1", "neither"),
+        ('[prod]\nwarehouse = "w"\ns3.secret-key = "abc"', "secret in clear"),
+        ('[prod]\nwarehouse = "w"\njdbc.password = "x${A}"', "secret in clear"),
+        ('["a b"]\nwarehouse = "w"', "letters"),
+        ('[prod]\nwarehouse = ["w"]', "Give text"),
+    ],
+)
+def test_a_file_that_says_no_catalog_is_refused(file: Path, text: str, said: str) -> None:
+    file.write_text(text)
+    with pytest.raises(InvalidInputError, match=said):
+        mg.catalog("prod")
+
+
+def test_without_a_file_there_are_no_names(file: Path) -> None:
+    assert profiles() == []
+    assert mg.catalog("prod").warehouse == str(Path("prod").absolute())
