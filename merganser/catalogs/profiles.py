@@ -15,6 +15,7 @@ option as its user), and not in the file.
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import tomllib
@@ -124,13 +125,12 @@ def keyring_of(what: str) -> Any:
         UnsupportedError: it is not installed.
     """
     try:
-        import keyring  # noqa: PLC0415 - for those who use one
+        return importlib.import_module("keyring")
     except ImportError:
         raise UnsupportedError(
             f"{what}: the package keyring is missing. Nothing was opened. Run pip install keyring, or put the secret "
             "into the environment: '${NAME}'."
         ) from None
-    return keyring
 
 
 def _profile(name: str, section: object, path: Path) -> Profile:

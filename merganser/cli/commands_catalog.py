@@ -15,7 +15,7 @@ _DatabaseName = Annotated[str, typer.Argument(metavar="DATABASE", show_default=F
 
 
 def catalogs() -> None:
-    """List the catalogs that have names, with their addresses.
+    """List the catalogs that have names.
 
     They stand in ~/.merganser/catalogs.toml, or in the file that the variable MERGANSER_CATALOGS names.
     """
@@ -38,9 +38,9 @@ def catalogs() -> None:
 
 
 def login(name: Annotated[str, typer.Argument(metavar="CATALOG", show_default=False)]) -> None:
-    """Ask for the secrets of a catalog with a name, and keep them in the keyring of the system.
+    """Keep the secrets of a catalog in the keyring.
 
-    They are those of its options that say "keyring:NAME".
+    The command asks for those that its options name with "keyring:NAME".
     """
     from merganser.catalogs.profiles import KEYRING, keyring_of, profile_of, profiles
     from merganser.errors import NotFoundError

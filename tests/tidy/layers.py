@@ -122,7 +122,6 @@ IMPORTS_IN_FUNCTIONS: Final[dict[str, str]] = {
     "handle.table": "the same",
     "catalogs.catalog": "SQL: a parser and an engine",
     "catalogs.open": "SQLAlchemy, an extra",
-    "catalogs.profiles": "a keyring, for those who use one",
     "sql.query.views": "datasets of Arrow, which bring pandas: wanted by queries over tables alone",
     "progress.work": "Rich, wanted by long work alone",
     "codec.avro_accelerator": "polars-avro, whose import takes 150 ms, where it pays",
