@@ -107,7 +107,7 @@ def serve_catalog(
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Serve a catalog over HTTP, as a REST catalog of Apache Paimon.
+    """Serve a catalog over HTTP, for REST clients of Paimon.
 
     It runs until Ctrl-C or SIGTERM.
 

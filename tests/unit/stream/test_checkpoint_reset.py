@@ -268,8 +268,8 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(engine: Engine, tmp_pa
             check_choice(both.get("table"), both.get("start"), "cannot reset")
     with pytest.raises(NotFoundError, match="no checkpoint of Spark"):
         checkpoint_logs(tmp_path, engine.source, "cannot reset").query()
-    with pytest.raises(InvalidInputError, match=r"no storage for 'hdfs:'.*Copy the whole checkpoint"):
-        checkpoint_logs("hdfs://there/checkpoint", engine.source, "cannot reset")
+    with pytest.raises(InvalidInputError, match=r"no storage for 'ftp:'.*Copy the whole checkpoint"):
+        checkpoint_logs("ftp://there/checkpoint", engine.source, "cannot reset")
     assert {one: one.read_bytes() for one in engine.place.rglob("*") if one.is_file()} == before
 
 
