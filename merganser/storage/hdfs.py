@@ -54,6 +54,8 @@ _MEMORY_BYTES: Final = 8 * 1024 * 1024
 _COPY_BYTES: Final = 8 * 1024 * 1024
 """Bytes of a request of a copy."""
 _REQUESTS_AT_ONCE: Final = 16
+_OVERWRITE: Final = "OVERWRITE"
+_NO_OVERWRITE: Final = "NONE"
 _TAKEN: Final = "FileAlreadyExistsException"
 _MISSING: Final = "FileNotFoundException"
 
@@ -142,7 +144,7 @@ class HdfsStorage:
             temporary = _written_beside(connection, name, data)
         with self._errors("create", path):
             try:
-                _rename(connection, temporary, name, "NONE")
+                _rename(connection, temporary, name, _NO_OVERWRITE)
             except RemoteError as error:
                 if error.kind != _TAKEN:
                     with self._errors("create", path, changed=False):
@@ -162,7 +164,7 @@ class HdfsStorage:
         connection = self._connection()
 
         def put() -> None:
-            _rename(connection, _written_beside(connection, name, data), name, "OVERWRITE")
+            _rename(connection, _written_beside(connection, name, data), name, _OVERWRITE)
 
         with self._errors("write", path):
             self._check_renames(connection, path)
@@ -219,7 +221,7 @@ class HdfsStorage:
             self._check_renames(connection, source)
             connection.ask("PUT", "MKDIRS", posixpath.dirname(new))
             try:
-                connection.ask("PUT", "RENAME", old, once=True, destination=new, renameoptions="NONE")
+                connection.ask("PUT", "RENAME", old, once=True, destination=new, renameoptions=_NO_OVERWRITE)
             except RemoteError:
                 if _status(connection, new) is None:
                     raise
@@ -262,7 +264,7 @@ class HdfsStorage:
             return
         probe = posixpath.join(posixpath.dirname(self._name(path)), f".probe.{uuid.uuid4()}")
         try:
-            connection.ask("PUT", "RENAME", f"{probe}.tmp", destination=f"{probe}.new.tmp", renameoptions="NONE")
+            connection.ask("PUT", "RENAME", f"{probe}.tmp", destination=f"{probe}.new.tmp", renameoptions=_NO_OVERWRITE)
         except RemoteError as error:
             if error.kind != _MISSING:
                 raise
@@ -423,11 +425,11 @@ def _written_beside(connection: Connection, name: str, data: bytes) -> str:
     return temporary
 
 
-def _remove(connection: Connection, temporary: str) -> bool:
-    """Remove a temporary file; return whether it was there, for certain: the request is sent once."""
+def _remove(connection: Connection, temporary: str) -> bool | None:
+    """Remove a temporary file; return whether it was there. None if that is unknown: the request is sent once."""
     with contextlib.suppress(RemoteError, NoReplyError):
         return bool(connection.ask("DELETE", "DELETE", temporary, once=True)["boolean"])
-    return False
+    return None
 
 
 def _rename(connection: Connection, temporary: str, name: str, option: str) -> None:
@@ -435,7 +437,8 @@ def _rename(connection: Connection, temporary: str, name: str, option: str) -> N
 
     Raises:
         RemoteError: the namenode refused it.
-        NoReplyError: it did not happen and will not (`sent` is false), or it may have happened.
+        NoReplyError: it did not happen and will not (`sent` is false), or it may have happened. It has if it overwrites
+            and the temporary file is not there any more: then nothing is raised.
     """
     try:
         reply = connection.ask("PUT", "RENAME", temporary, once=True, destination=name, renameoptions=option)
@@ -447,7 +450,9 @@ def _rename(connection: Connection, temporary: str, name: str, option: str) -> N
             raise NoReplyError(str(error), sent=True) from None
         raise
     except NoReplyError as error:
-        raise NoReplyError(str(error), sent=not _remove(connection, temporary)) from None
+        was_there = _remove(connection, temporary)
+        if was_there is not False or option == _NO_OVERWRITE:
+            raise NoReplyError(str(error), sent=not was_there) from None
 
 
 def _entry(status: Mapping[str, Any]) -> Entry:

@@ -22,7 +22,7 @@ import importlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
@@ -44,6 +44,7 @@ _CONNECTIONS_MAX: Final = 32
 _CONNECT_SECONDS: Final = 10
 _REPLY_SECONDS: Final = 60
 """Maximum seconds until the next bytes of a reply. A datanode replies to a write once the whole pipeline has it."""
+_BODY_BYTES: Final = 1 << 20
 _RETRIES: Final = Retries(attempts=6, first_wait_ms=50, growth=3, longest_wait_ms=2000, deadline_s=30)
 """Waits add up to 4 s: a namenode takes over from another within some seconds."""
 
@@ -251,8 +252,10 @@ class Connection:
         query = {"op": operation, **parameters, **self._target.parameters}
         addresses = self._target.addresses
         for attempt in _RETRIES.each():
-            for active in [(self._active + i) % len(addresses) for i in range(len(addresses))]:
-                is_last = attempt.is_last and active == (self._active - 1) % len(addresses)
+            first = self._active  # other threads may find another one in the meantime
+            for i in range(len(addresses)):
+                active = (first + i) % len(addresses)
+                is_last = attempt.is_last and i + 1 == len(addresses)
                 url = f"{addresses[active]}/webhdfs/v1{quote(path)}"
                 try:
                     reply = self._sent(method, url, params=query, auth=self._auth)
@@ -274,21 +277,25 @@ class Connection:
         self, method: str, operation: str, path: str, parameters: dict[str, Any], body: IO[bytes] | None
     ) -> bytes:
         """Return the reply of a datanode that the namenode names."""
+
+        def located(without: Sequence[str]) -> tuple[str | None, bytes]:
+            told = parameters | ({"excludedatanodes": ",".join(without)} if without else {})
+            return self._of_namenode(method, operation, path, told, lambda reply: (_location(reply), reply.content))
+
         without: list[str] = []
         for attempt in _RETRIES.each():
-            excluded = {"excludedatanodes": ",".join(without)} if without else {}
-
-            def location(reply: Any) -> tuple[str | None, bytes]:
-                return reply.headers.get("Location"), reply.content
-
-            url, content = self._of_namenode(method, operation, path, parameters | excluded, location)
+            try:
+                url, content = located(without)
+            except RemoteError as error:
+                if not without or error.kind != "IOException":
+                    raise
+                without.clear()  # no other datanode has the bytes, or room for them
+                url, content = located(without)
             if url is None:
                 return content
-            if body is not None:
-                body.seek(0)
             headers = {"Content-Type": "application/octet-stream"}
             try:
-                reply = self._sent(method, url, data=body, headers=headers, auth=_nobody)
+                reply = self._sent(method, url, data=body and (_Body(body) or b""), headers=headers, auth=_nobody)
                 return bytes(reply.content)
             except NoReplyError:
                 if attempt.is_last:
@@ -317,6 +324,33 @@ class Connection:
         if reply.status_code < 400:
             return reply
         raise _refusal(reply)
+
+
+class _Body:
+    """The bytes of a file, to be sent. Without any it is false: the client would send it in chunks of unknown number.
+
+    A file has a descriptor, which the client would ask for: then a spooled one moves to the disk.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(lambda: self.read(_BODY_BYTES), b"")
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes."""
+        return self._file.read(size)
+
+
+def _location(reply: Any) -> str | None:
+    found: str | None = reply.headers.get("Location")
+    return found
 
 
 def _lost(error: Exception) -> tuple[str, bool]:

@@ -1,10 +1,11 @@
-"""Histories on an object store that fails at every n-th request: nothing is raised, lost, doubled or wrong.
+"""Histories on a store that fails at every n-th request: nothing is raised, lost, doubled or wrong.
 
     python -m tests.faults.store_campaign --seeds 20 --every 3
+    python -m tests.faults.store_campaign --seeds 20 --every 3 --store hdfs
 
 Each history writes, upserts, deletes, overwrites, reads, looks keys up, follows the changes, compacts and expires, one
 step after the other, and compares the table with a dict. The store answers 503 and 500, loses replies before and after
-it did what was asked, breaks off in the middle of a reply, and is slow (`tests.s3_server`).
+it did what was asked, breaks off in the middle of a reply, and is slow (`tests.s3_server`, `tests.hdfs.proxy`).
 """
 
 from __future__ import annotations
@@ -12,10 +13,16 @@ from __future__ import annotations
 import argparse
 import random
 import time
+from contextlib import ExitStack
+from functools import partial
 from typing import Any, Final
 
 import merganser as mg
-from tests.s3_server import Bucket, new_bucket, running
+from tests import s3_server
+from tests.hdfs import cluster as hdfs_cluster
+from tests.hdfs import proxy as proxies
+from tests.hdfs.cluster import Cluster
+from tests.s3_server import new_bucket
 
 _KEYS: Final = 30
 _STEPS: Final = ("write", "write", "upsert", "delete", "overwrite", "compact", "expire", "reopen", "tag")
@@ -32,13 +39,13 @@ _ALL: Final = {"snapshot.num-retained.min": "2", "snapshot.num-retained.max": "3
 class History:
     """One table and the rows that it has to show."""
 
-    def __init__(self, bucket: Bucket, seed: int) -> None:
+    def __init__(self, root: str, options: dict[str, str], seed: int) -> None:
         self._rng = random.Random(seed)
-        self._catalog = mg.catalog(f"{bucket.root}/w", options=bucket.options)
+        self._catalog = mg.catalog(f"{root}/w", options=options)
         self._catalog.create_database("db", if_not_exists=True)
         self._rows: dict[int, str | None] = {}
-        options = {**_ALL, **_LAYOUTS[seed % len(_LAYOUTS)]}
-        self.table = self._catalog.create_table("db.t", {"k": "INT", "v": "STRING"}, primary_key=["k"], options=options)
+        layout = {**_ALL, **_LAYOUTS[seed % len(_LAYOUTS)]}
+        self.table = self._catalog.create_table("db.t", {"k": "INT", "v": "STRING"}, primary_key=["k"], options=layout)
         self._commits = 0
         self._followed: dict[int, str | None] = {}
 
@@ -117,16 +124,29 @@ class History:
             self.table.tags.drop(name)
 
 
-def run(endpoint: str, *, seed: int, every: int, steps: int) -> None:
+def run_on_s3(endpoint: str, *, seed: int, every: int, steps: int) -> None:
+    """Run one history; see `_run`."""
+    bucket = new_bucket(endpoint, flaky=(every, seed))
+    _run(bucket.root, bucket.options, seed=seed, every=every, steps=steps)
+
+
+def run_on_hdfs(cluster: Cluster, *, seed: int, every: int, steps: int) -> None:
+    """Run one history; see `_run`. Requests to datanodes go wrong, too."""
+    with proxies.running(cluster.addresses[0], flaky=(every, seed)) as proxy:
+        folder = cluster.folder()
+        options = {**folder.options, "hdfs.webhdfs.address": proxy.address}
+        _run(folder.root, options, seed=seed, every=every, steps=steps)
+
+
+def _run(root: str, options: dict[str, str], *, seed: int, every: int, steps: int) -> None:
     """Run one history; every `every`-th request of it goes wrong.
 
     Raises:
         Exception: what a step raised, with a note that names seed and step.
     """
-    bucket = new_bucket(endpoint, flaky=(every, seed))
     step = 0
     try:
-        history = History(bucket, seed)
+        history = History(root, options, seed)
         while step < steps:
             step += 1
             history.step()
@@ -138,15 +158,21 @@ def run(endpoint: str, *, seed: int, every: int, steps: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.store_campaign")
+    parser.add_argument("--store", choices=["s3", "hdfs"], default="s3")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--every", type=int, default=3, help="every so-manieth request goes wrong")
     parser.add_argument("--steps", type=int, default=15)
     chosen = parser.parse_args()
-    with running() as endpoint:
+    with ExitStack() as ends:
+        run = (
+            partial(run_on_s3, ends.enter_context(s3_server.running()))
+            if chosen.store == "s3"
+            else partial(run_on_hdfs, ends.enter_context(hdfs_cluster.running()))
+        )
         for seed in range(chosen.first, chosen.first + chosen.seeds):
             began = time.perf_counter()
-            run(endpoint, seed=seed, every=chosen.every, steps=chosen.steps)
+            run(seed=seed, every=chosen.every, steps=chosen.steps)
             print(f"seed {seed}: {time.perf_counter() - began:.1f} s", flush=True)
 
 

@@ -448,12 +448,13 @@ class TestWhenRepliesAreLost:
         assert created.stored == b"ours"
         assert sorted(entry.name for entry in storage.list(root)) == ["snapshot-1", "snapshot-2"]
 
-    def test_a_replace_is_sent_again(self, place: tuple[HdfsStorage, str], proxy: Proxy) -> None:
+    def test_a_replace_is_sent_again_if_it_did_not_arrive(self, place: tuple[HdfsStorage, str], proxy: Proxy) -> None:
         storage, root = place
         storage.replace(f"{root}/LATEST", b"1")
         proxy.ways["RENAME"] = ["refuse", "lose"]
         storage.replace(f"{root}/LATEST", b"2")
         assert (storage.read(f"{root}/LATEST"), len(storage.list(root))) == (b"2", 1)
+        assert proxy.count("RENAME") == 1 + 2
 
     def test_a_move_whose_reply_is_lost_has_happened(self, place: tuple[HdfsStorage, str], proxy: Proxy) -> None:
         storage, root = place
@@ -487,3 +488,10 @@ class TestWhenRepliesAreLost:
         proxy.moved_to = "localhost:1"
         assert storage.read(f"{root}/file") == b"1"
         assert [query.get("excludedatanodes") for _, query in proxy.seen] == [None, ["localhost"]]
+
+    def test_the_only_datanode_is_asked_again(self, place: tuple[HdfsStorage, str], proxy: Proxy) -> None:
+        storage, root = place
+        proxy.moved_to = "127.0.0.1:1"
+        storage.create(f"{root}/file", b"1")
+        proxy.moved_to = "127.0.0.1:1"
+        assert storage.read(f"{root}/file") == b"1"
