@@ -437,7 +437,7 @@ class _TableLog:
             admin = admin_of(table)  # it has to live until its answer has come
             new = kafka.admin.NewPartitions(self._topic, partitions)
             try:
-                admin.create_partitions([new])[self._topic].result(TIMEOUT_S)
+                admin.create_partitions([new], request_timeout=TIMEOUT_S)[self._topic].result()
             except kafka.KafkaException as error:
                 if code_of(error) != kafka.KafkaError.INVALID_PARTITIONS:  # another process has added them
                     raise

@@ -130,7 +130,13 @@ class History:
     def _catalog(self) -> mg.Catalog:
         if self.storage is not None:
             return catalog_over(self.storage, clock=lambda: self.now)
-        catalog = mg.catalog(str(self.path), options={"local.sync": "false"}, clock=lambda: self.now)
+        options = {"local.sync": "false"}
+        if random.Random(f"{self.seed} catalog").random() < 0.15:
+            self.path.mkdir(parents=True, exist_ok=True)
+            options |= {"warehouse": str(self.path), "lock.enabled": "true"}
+            catalog = mg.catalog(f"jdbc:sqlite:{self.path}/names.sqlite", options=options, clock=lambda: self.now)
+        else:
+            catalog = mg.catalog(str(self.path), options=options, clock=lambda: self.now)
         catalog.env.threads = 1  # ids are drawn in one order
         return catalog
 

@@ -18,6 +18,7 @@ from merganser.errors import CommitUnknownError, ConflictError, MerganserError, 
 from merganser.meta.snapshot import COMPACT
 from merganser.storage.protocol import Storage, no_lock
 from merganser.write import buffer
+from tests.catalogs.databases import SqlServer
 from tests.s3_server import Bucket
 from tests.serial.workloads import WORKLOADS, Commit, Judge, by_key, changes_of
 from tests.soak.journal import Events, Journal
@@ -110,10 +111,12 @@ def run(
     pause_s: float = 1.0,
     losses: float = 0.01,
     bucket: Bucket | None = None,
+    database: SqlServer | None = None,
 ) -> Found:
     """Run a workload in a directory of its own, or in a bucket.
 
     Args:
+        database: has the names of tables, and locks for commits.
         pause_s: mean time between kills; 0: nobody is killed.
         losses: the share of calls to the store whose reply is lost.
     """
@@ -123,6 +126,11 @@ def run(
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="merganser-serial-", ignore_cleanup_errors=True) as root:
         place = Place(Path(root), root, FAST) if bucket is None else Place(Path(root), bucket.root, bucket.options)
+        if database is not None:
+            options = {"warehouse": place.warehouse, "lock.enabled": "true", **database.options, **place.options}
+            place = Place(
+                Path(root), database.emptied(f"serial_{seed}_{name.replace('-', '_')}", Path(root)).uri, options
+            )
         made_in = catalog(place.warehouse, options=place.options)
         made_in.create_database("db")
         WORKLOADS[name].create(made_in)

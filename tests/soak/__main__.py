@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import nullcontext
 
+from tests.catalogs.databases import KINDS, started
 from tests.soak.driver import Soak, report
 
 if __name__ == "__main__":
@@ -16,6 +18,9 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=60, help="it ends then, whatever was killed")
     parser.add_argument("--pause", type=float, default=0.3, help="mean seconds between kills")
+    parser.add_argument("--catalog", choices=KINDS, help="names and locks are in an SQL database")
     given = parser.parse_args()
-    soak = Soak(given.kills, given.seed, given.minutes * 60, given.pause)
-    sys.exit(report(soak, soak.run()))
+    with started(given.catalog) if given.catalog else nullcontext() as database:
+        soak = Soak(given.kills, given.seed, given.minutes * 60, given.pause, database=database)
+        code = report(soak, soak.run())
+    sys.exit(code)

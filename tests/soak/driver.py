@@ -9,12 +9,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from merganser import catalog
 from merganser.errors import UnsupportedError
+from tests.catalogs.databases import SqlServer
 from tests.soak.tables import TABLES, WRITERS, Judge, Replay
 from tests.soak.workers import Place, commit, work
 
@@ -30,6 +30,7 @@ class Soak:
         seconds_max: it ends then, whatever was killed.
         pause_s: mean time between kills.
         roles: how many processes of each.
+        database: has the names of tables, and locks for commits.
     """
 
     kills: int
@@ -38,13 +39,15 @@ class Soak:
     pause_s: float = 0.3
     roles: tuple[tuple[str, int], ...] = ROLES
     quiet: bool = False
+    database: SqlServer | None = None
     killed: Counter[str] = field(default_factory=Counter)
     numbers: dict[str, Any] = field(default_factory=dict)
 
     def run(self) -> list[str]:
         """Run it in a directory of its own. Return what is wrong; empty when nothing is."""
         with tempfile.TemporaryDirectory(prefix="merganser-soak-", ignore_cleanup_errors=True) as root:
-            place = Place(Path(root), _created(Path(root)))
+            empty = Place(Path(root), (), self.database and self.database.emptied(f"soak_{self.seed}", Path(root)))
+            place = replace(empty, tables=_created(empty))
             start = time.perf_counter()
             problems = self._storm(place)
             self.numbers["seconds under load"] = round(time.perf_counter() - start, 1)
@@ -127,13 +130,13 @@ def _replayed(table: Any, rows: list[dict[str, Any]]) -> list[str]:
     return []
 
 
-def _created(root: Path) -> tuple[str, ...]:
+def _created(place: Place) -> tuple[str, ...]:
     """Make the tables, in a process of their own: what this one starts later must not inherit its threads."""
     pid = os.fork()
     if not pid:
         code = 1
         try:
-            made_in = catalog(str(root / "warehouse"), options={"local.sync": "false"})
+            made_in = place.catalog()
             made_in.create_database("soak")
             made = []
             for table in TABLES:
@@ -142,13 +145,13 @@ def _created(root: Path) -> tuple[str, ...]:
                     made.append(table.name)
                 except UnsupportedError:
                     continue
-            (root / "tables").write_text("\n".join(made))
+            (place.root / "tables").write_text("\n".join(made))
             code = 0
         finally:
             os._exit(code)
     if os.waitpid(pid, 0)[1]:
         raise RuntimeError("the tables could not be made")
-    return tuple((root / "tables").read_text().split("\n"))
+    return tuple((place.root / "tables").read_text().split("\n"))
 
 
 def _started(place: Place, slot: tuple[str, int], seed: int) -> int:

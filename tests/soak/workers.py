@@ -18,6 +18,7 @@ from merganser.errors import (
     FormatError,
     NotFoundError,
 )
+from tests.catalogs.databases import SqlServer
 from tests.soak.journal import Events, Journal
 from tests.soak.tables import TABLES, Judge, Replay, SoakTable, arrow
 
@@ -29,10 +30,12 @@ class Place:
     Attributes:
         root: its directory.
         tables: names of the tables that are there.
+        database: has the names of the tables, and locks for commits; None: the file system has them.
     """
 
     root: Path
     tables: tuple[str, ...]
+    database: SqlServer | None = None
 
     @property
     def warehouse(self) -> str:
@@ -45,7 +48,15 @@ class Place:
 
     def open(self, name: str) -> Any:
         """Return a table, with nothing remembered."""
-        return catalog(self.warehouse, options={"local.sync": "false"}).table(f"soak.{name}")
+        return self.catalog().table(f"soak.{name}")
+
+    def catalog(self) -> Any:
+        """Return the catalog, with nothing remembered."""
+        options = {"local.sync": "false"}
+        if self.database is None:
+            return catalog(self.warehouse, options=options)
+        options |= {"warehouse": self.warehouse, "lock.enabled": "true", **self.database.options}
+        return catalog(self.database.uri, options=options)
 
     def journal(self, table: str, writer: int) -> Journal:
         """Return the journal of a writer."""
