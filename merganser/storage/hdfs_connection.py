@@ -57,7 +57,10 @@ _DATANODE_PASSING: Final = _PASSING | {"BlockMissingException", "ConnectExceptio
 _UNAUTHORIZED: Final = 401
 _BROKEN: Final = 500
 """Statuses from here on say that the server failed, and not whether it did what it was asked for."""
-_WHO: Final = "HTTP status 401: it does not know who asks; see the options 'hdfs.kerberos' and 'hdfs.delegation-token'"
+_WHO: Final = (
+    "HTTP status 401: it does not know who asks, since no valid ticket of Kerberos (kinit) and no token came with the "
+    "request; see the options 'hdfs.kerberos' and 'hdfs.delegation-token'"
+)
 
 
 class RemoteError(Exception):

@@ -1,7 +1,7 @@
 """Storage: bytes at a path, in fourteen verbs, and what each promises after a crash.
 
-A path is absolute: `/data/warehouse/...` or `s3://bucket/warehouse/...`. A storage pickles (configuration
-only, no open handles), so jobs carry it to other processes.
+A path is absolute: `/data/warehouse/...`, `s3://bucket/warehouse/...` or `hdfs://host:port/...`. A storage pickles
+(configuration only, no open handles), so jobs carry it to other processes.
 
 * `create` is the commit point of the whole system: of any number of racing callers exactly one succeeds, the
   file is durable before it is visible, and no reader sees part of it.
@@ -81,7 +81,7 @@ def no_lock() -> None:
 
 
 class Storage(Protocol):
-    """A local disk, an object store, or memory."""
+    """A local disk, an object store, HDFS, or memory."""
 
     @property
     def moves_at_once(self) -> bool:
@@ -128,8 +128,8 @@ class Storage(Protocol):
         """Make files that have the bytes of others, without handing them through this process where the store can.
 
         On a local disk a file gets a second name (a hard link) and takes no more room, so nobody may write into either
-        of them; where the disk cannot do that, the bytes are copied. An object store copies inside of itself. The new
-        files are durable, and their directories are made.
+        of them; where the disk cannot do that, the bytes are copied. An object store copies inside of itself, and HDFS
+        cannot. The new files are durable, and their directories are made.
 
         Args:
             pairs: (path, new path). A new name must be unique, as for `writer`.
@@ -155,7 +155,10 @@ class Storage(Protocol):
         """
 
     def delete_tree(self, path: str) -> None:
-        """Remove a directory and all below it. A missing one is fine. On a local disk its name is free in one step."""
+        """Remove a directory and all below it. A missing one is fine.
+
+        On a local disk and in HDFS, its name is free in one step.
+        """
 
     def delete_empty(self, paths: Iterable[str]) -> None:
         """Remove directories that hold nothing; others stay, and missing ones are fine.
@@ -165,7 +168,7 @@ class Storage(Protocol):
         """
 
     def move_tree(self, source: str, target: str) -> None:
-        """Rename a directory. Atomic on a local disk; elsewhere copied, then removed.
+        """Rename a directory. Atomic on a local disk and in HDFS; elsewhere copied, then removed.
 
         Raises:
             AlreadyExistsError: the target exists; nothing was moved.
