@@ -225,7 +225,7 @@ class Catalog:
         self.metastore.check_free(parsed)
         try:
             with announced(self._listeners, str(parsed), made) as made:
-                self.metastore.create_table(parsed, made)
+                made = self.metastore.create_table(parsed, made)
         except AlreadyExistsError:
             if if_not_exists and self.metastore.has_table(parsed):
                 return self._opened(parsed)
@@ -629,7 +629,7 @@ def open_catalog(
     """
     warehouse = metastore.warehouse
     try:
-        metastore.env.storage.list(warehouse)
+        metastore.check()
     except StorageError as error:
         raise StorageError(f"cannot open the warehouse '{warehouse}': {error}", path=warehouse) from error
     return Catalog(metastore, table_defaults or {}, listeners, client or {})

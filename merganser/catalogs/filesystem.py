@@ -37,6 +37,10 @@ class FileSystem:
     warehouse: str
     env: Env
 
+    def check(self) -> None:
+        """Look whether the warehouse can be read."""
+        self.env.storage.list(self.warehouse)
+
     # databases
 
     def databases(self) -> list[str]:
@@ -87,15 +91,16 @@ class FileSystem:
         """Return True: only its files say whether there is a table."""
         return True
 
-    def create_table(self, name: TableName, schema: TableSchema) -> None:
+    def create_table(self, name: TableName, schema: TableSchema) -> TableSchema:
         """Create a table without rows."""
         paths = self._paths(name)
         store = SchemaStore(paths, self.env)
-        store.create(schema)
+        made = store.create(schema)
         with contextlib.suppress(StorageError):
             if store.is_marked():  # another process moves a table here; after its mark it looks for our schema
                 self.env.storage.delete([paths.schema(0)])
                 raise _not_free(name, paths, ["files of a table that another process is moving there"])
+        return made
 
     def add_table(self, name: TableName) -> None:
         """Do nothing: a table with files is there."""

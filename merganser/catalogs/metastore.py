@@ -4,6 +4,7 @@ A catalog checks names and definitions, tells listeners, and opens tables. It as
 
     filesystem   directories of the warehouse; `catalogs.filesystem`
     jdbc         rows of an SQL database that several catalogs and engines share; `catalogs.sql_metastore`
+    rest         a server that engines share, which makes each commit; `catalogs.rest_metastore`
 
 A metastore pickles, since tasks of Spark create tables.
 """
@@ -27,6 +28,13 @@ class Metastore(Protocol):
     @property
     def env(self) -> Env:
         """Reads and commits to the tables."""
+
+    def check(self) -> None:
+        """Look whether the warehouse can be read.
+
+        Raises:
+            StorageError: it cannot.
+        """
 
     def databases(self) -> list[str]:
         """Return the names of all databases, in order."""
@@ -64,8 +72,8 @@ class Metastore(Protocol):
             AlreadyExistsError: there are files; the message says how to remove them.
         """
 
-    def create_table(self, name: TableName, schema: TableSchema) -> None:
-        """Create a table without rows.
+    def create_table(self, name: TableName, schema: TableSchema) -> TableSchema:
+        """Create a table without rows. Returns its schema as it is stored.
 
         Raises:
             AlreadyExistsError: another process has created it, or is moving a table there.

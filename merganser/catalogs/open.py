@@ -6,11 +6,13 @@
     jdbc:sqlite:/data/shop.sqlite              SqlMetastore; the option `warehouse` says where tables lie
     jdbc:postgresql://host:5432/catalog
     jdbc:mysql://host:3306/catalog             also jdbc:mariadb:
+    http://host:10000, https://...             RestMetastore; the option `warehouse` says which one of the server
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -40,7 +42,7 @@ def metastore_of(text: str, given: Mapping[str, Any], kind: str | None, env: Cal
     Args:
         text: a warehouse, or the URI of a metastore.
         given: options of the catalog.
-        kind: "filesystem" or "jdbc"; None: what the option `metastore` says, else what the text looks like.
+        kind: "filesystem", "jdbc" or "rest"; None: what the option `metastore` says, else what the text looks like.
         env: makes the effects of a storage.
 
     Raises:
@@ -49,7 +51,7 @@ def metastore_of(text: str, given: Mapping[str, Any], kind: str | None, env: Cal
         StorageError: the metastore does not answer.
     """
     options = Options({key: str(value) for key, value in given.items()})
-    kind = kind or options.get(c.METASTORE) or ("jdbc" if text.startswith(_JDBC) else "filesystem")
+    kind = kind or options.get(c.METASTORE) or _kind_of(text)
     what = f"cannot open the catalog '{without_password(text)}'"
     if kind not in _KINDS:
         raise InvalidInputError(
@@ -61,7 +63,11 @@ def metastore_of(text: str, given: Mapping[str, Any], kind: str | None, env: Cal
 def _of_files(text: str, given: Options, env: Callable[[Storage], Env], what: str) -> Metastore:
     for option, value, why in (
         (c.WAREHOUSE, text, "the warehouse is the argument"),
-        (c.URI, None, f"the metastore is the file system. Set '{c.METASTORE.key}' to 'jdbc', or leave the option out"),
+        (
+            c.URI,
+            None,
+            f"the metastore is the file system. Set '{c.METASTORE.key}' to 'jdbc' or 'rest', or leave the option out",
+        ),
     ):
         if (found := given.get(option)) not in (None, value):
             raise InvalidInputError(
@@ -134,8 +140,66 @@ def _url(uri: str, given: Options, what: str) -> sa.URL:
     return url.update_query_dict(more)
 
 
+def _of_rest(text: str, given: Options, env: Callable[[Storage], Env], what: str) -> Metastore:
+    asked = given.get(c.URI)
+    uri, warehouse = (text, given.get(c.WAREHOUSE)) if asked is None else (asked, text)
+    if warehouse is None:
+        raise InvalidInputError(
+            f"{what}: the option '{c.WAREHOUSE.key}' is missing, what the server calls the warehouse. Nothing was "
+            "opened. Pass options={'warehouse': 'sales'}.",
+            option=c.WAREHOUSE.key,
+        )
+    provider, token = given.get(c.TOKEN_PROVIDER), given.get(c.TOKEN)
+    for option, missing in ((c.TOKEN, provider == "bear" and not token), (c.TOKEN_PROVIDER, token and not provider)):
+        if missing:
+            raise InvalidInputError(
+                f"{what}: the option '{option.key}' is missing. Nothing was opened. 'token.provider' = 'bear' sends "
+                "the token of the option 'token'.",
+                option=option.key,
+            )
+    try:
+        from merganser.catalogs.rest_client import BEARER, RestClient, sign_of  # noqa: PLC0415 - an extra
+        from merganser.catalogs.rest_metastore import RestGuard, RestMetastore  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise UnsupportedError(
+            f"{what}: the package requests is missing. Nothing was opened. Run pip install 'merganser[rest-catalog]'."
+        ) from None
+    if provider not in (None, BEARER):
+        sign_of(provider)
+    address = uri.rstrip("/") if uri.startswith(_HTTP) else f"http://{uri.rstrip('/')}"
+    client = RestClient(address, provider, token, _headers(given))
+    config = client.ask("GET", "/v1/config", {"warehouse": warehouse})
+    server = {key: str(value) for key, value in (config.get("overrides") or {}).items()}
+    defaults = {key: str(value) for key, value in (config.get("defaults") or {}).items()}
+    merged = Options({**defaults, **dict(given), **server})
+    if merged.get(c.DATA_TOKEN):
+        raise UnsupportedError(
+            f"{what}: the server hands out keys of the store for each table ('{c.DATA_TOKEN.key}'), and this version "
+            "does not ask for them. Nothing was opened."
+        )
+    client = replace(client, prefix=merged.get(c.PREFIX) or "", headers=_headers(merged))
+    first = client.get("databases", maxResults="1").get("databases") or []
+    location = client.get("databases", first[0]).get("location") if first else None
+    storage, place = storage_for(location.rpartition("/")[0] or location if location else ".", merged)
+    guard = RestGuard(client)
+    return RestMetastore(client, guard, place if location else address, env(GuardedStorage(storage, guard)))
+
+
+def _headers(options: Options) -> tuple[tuple[str, str], ...]:
+    """Return headers that options name, such as `header.x-user`."""
+    return tuple(
+        (key.removeprefix(_HEADER), str(value)) for key, value in sorted(options.items()) if key.startswith(_HEADER)
+    )
+
+
+def _kind_of(text: str) -> str:
+    return "jdbc" if text.startswith(_JDBC) else "rest" if text.startswith(_HTTP) else "filesystem"
+
+
+_HTTP: Final = ("http://", "https://")
+_HEADER: Final = "header."
 _PREFIX: Final = "jdbc."
-_KINDS: Final[dict[str, Callable[..., Metastore]]] = {"filesystem": _of_files, "jdbc": _of_sql}
+_KINDS: Final[dict[str, Callable[..., Metastore]]] = {"filesystem": _of_files, "jdbc": _of_sql, "rest": _of_rest}
 
 
 def without_password(text: str) -> str:

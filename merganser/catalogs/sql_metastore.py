@@ -74,6 +74,10 @@ class SqlMetastore:
         """Reads and commits to the tables."""
         return self.files.env
 
+    def check(self) -> None:
+        """Look whether the warehouse can be read."""
+        self.files.check()
+
     def databases(self) -> list[str]:
         """Return the names of all databases, in order."""
         return self.rows.databases()
@@ -124,10 +128,11 @@ class SqlMetastore:
             )
         self.files.check_free(name)
 
-    def create_table(self, name: TableName, schema: TableSchema) -> None:
+    def create_table(self, name: TableName, schema: TableSchema) -> TableSchema:
         """Create a table without rows."""
-        self.files.create_table(name, schema)
+        made = self.files.create_table(name, schema)
         self.rows.add_table(name.database, name.table)
+        return made
 
     def add_table(self, name: TableName) -> None:
         """Note a table whose files were moved to its directory."""

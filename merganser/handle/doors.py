@@ -36,14 +36,15 @@ def catalog(
     It creates nothing until you create the first database or table.
 
     Args:
-        warehouse: the warehouse; or the address of a metastore, such as `jdbc:postgresql://host:5432/catalog`. Then the
-            option `warehouse` names the warehouse. Or the name of a catalog in `~/.merganser/catalogs.toml`.
+        warehouse: the warehouse; or the address of a metastore, such as `jdbc:postgresql://host:5432/catalog` or
+            `https://host:10000`. Then the option `warehouse` names the warehouse. Or the name of a catalog in
+            `~/.merganser/catalogs.toml`.
         options: options of the store, such as `s3.endpoint`; `cache.manifest.max-memory`, such as `1 gb`, limits the
             memory for cached metadata (default 256 MB); options of new tables behind `table-default.`, such as
             `table-default.bucket`; and settings of the client of Kafka that tables must not store, such as
             `kafka.sasl.password`. Misspelt options, also those of other catalogs of the format, are refused.
         clock: a function that returns the current time as an aware datetime; for tests and replays.
-        metastore: what knows which tables there are: "filesystem" or "jdbc". None: the address says it.
+        metastore: what knows which tables there are: "filesystem", "jdbc" or "rest". None: the address says it.
 
     Raises:
         InvalidInputError: the path or an option is invalid.

@@ -39,7 +39,7 @@ def make_next_schema(
             return now, False
         made = replace(made, id=newest_id + 1, version=CURRENT_VERSION, time_millis=env.now_ms())
         try:
-            schemas.create(made)
+            made = schemas.create(made)
         except AlreadyExistsError:
             continue
         return now.with_schema(made), True

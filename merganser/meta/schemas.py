@@ -18,6 +18,7 @@ from merganser.meta.create_once import create_once
 from merganser.meta.seal import check_json_seal, sealed_json
 from merganser.schema.table_schema import TableSchema, from_json
 from merganser.storage.env import Env
+from merganser.storage.guarded import GuardedStorage
 from merganser.storage.moving import MARK
 from merganser.storage.paths import TablePaths
 
@@ -127,8 +128,11 @@ class SchemaStore:
         self.env.cache.put(("schema file", path), (data, schema), len(data))
         return schema
 
-    def create(self, schema: TableSchema) -> None:
+    def create(self, schema: TableSchema) -> TableSchema:
         """Make a schema; of racing writers one wins, of equal schemas too. A lost reply is resolved by reading back.
+
+        Returns:
+            The schema as it is stored. A server that makes it for a catalog gives it a time of its own.
 
         Raises:
             AlreadyExistsError: the id is taken.
@@ -146,6 +150,7 @@ class SchemaStore:
             ) from made.unknown
         if made.stored is None:
             raise AlreadyExistsError(f"cannot create '{path}': another writer made schema {schema.id}.", path=path)
+        return self.load(schema.id, fresh=True) if isinstance(self.env.storage, GuardedStorage) else schema
 
 
 def _with_creation(data: bytes, creation: str) -> bytes:

@@ -13,7 +13,7 @@ from merganser.options.option import Options
 from merganser.rules.facts import DYNAMIC, POSTPONE
 from merganser.schema import types as t
 from merganser.schema.table_schema import TableSchema
-from merganser.storage.paths import TablePaths
+from merganser.storage.paths import TablePaths, partition_text
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,14 @@ class TableDef:
         """Return the partition columns of a serialized partition, each with its stored value."""
         values = deserialize(partition, self.partition_types)
         return tuple(zip(self.schema.partition_keys, values, strict=True))
+
+    def partition_texts(self, partition: bytes) -> dict[str, str]:
+        """Return the columns of a serialized partition with the texts that its directory has, not escaped."""
+        values = zip(self.partition_values(partition), self.partition_types, strict=True)
+        null, legacy = self.paths.default_name, self.paths.legacy_names
+        return {
+            column: partition_text(value, kind, default_name=null, legacy=legacy) for (column, value), kind in values
+        }
 
     def partition_shown(self, partition: bytes) -> str:
         """Return a serialized partition for people: "dt=2026-01-01, hour=7"."""

@@ -38,16 +38,36 @@ LISTENERS: Final = Option[str | None](
 
 METASTORE: Final = Option[str | None](
     "metastore",
-    choice("filesystem", "jdbc"),
+    choice("filesystem", "jdbc", "rest"),
     None,
-    "What knows which tables there are. Default: jdbc for a text that begins with 'jdbc:', else filesystem.",
+    "What knows which tables there are. Default: jdbc for a text that begins with 'jdbc:', rest for one that begins "
+    "with 'http:' or 'https:', else filesystem.",
     noun=CATALOG,
 )
 URI: Final = Option[str | None](
     "uri", TEXT, None, "Address of the metastore, if the argument is the warehouse.", noun=CATALOG
 )
 WAREHOUSE: Final = Option[str | None](
-    "warehouse", TEXT, None, "Directory of the tables, if the argument is the address of a metastore.", noun=CATALOG
+    "warehouse",
+    TEXT,
+    None,
+    "If the argument is the address of a metastore: the directory of the tables, or what a REST server calls them.",
+    noun=CATALOG,
+)
+TOKEN_PROVIDER: Final = Option[str | None](
+    "token.provider",
+    TEXT,
+    None,
+    "Who says to a REST server who asks: bear, which sends 'token'; module:function, or an entry point, whose result "
+    "is the headers of a request.",
+    noun=CATALOG,
+)
+TOKEN: Final = Option[str | None]("token", TEXT, None, "Token for a REST server. Needs 'token.provider'.", noun=CATALOG)
+DATA_TOKEN: Final = Option(
+    "data-token.enabled", BOOLEAN, False, "Ask a REST server for keys of the store, by table.", noun=CATALOG
+)
+PREFIX: Final = Option[str | None](
+    "prefix", TEXT, None, "What paths of a REST server begin with. Default: what the server says.", noun=CATALOG
 )
 CATALOG_KEY: Final = Option(
     "catalog-key", TEXT, "jdbc", "Which catalog of an SQL database it is: several can share one.", noun=CATALOG
@@ -120,6 +140,10 @@ OPTIONS: Final[tuple[Option[Any], ...]] = (
     METASTORE,
     URI,
     WAREHOUSE,
+    TOKEN_PROVIDER,
+    TOKEN,
+    DATA_TOKEN,
+    PREFIX,
     CATALOG_KEY,
     JDBC_USER,
     JDBC_PASSWORD,

@@ -21,7 +21,7 @@ from merganser.errors import (
 from merganser.meta.seal import JSON_SEAL
 from merganser.meta.snapshot import Snapshot, snapshot_from_json
 from merganser.schema.table_schema import TableSchema
-from merganser.schema.types_text import field_from_json, field_to_json, type_from_json
+from merganser.schema.types_text import field_from_json, type_from_json
 from merganser.serve.answers import JSON_TYPE, Answer
 
 T = TypeVar("T")
@@ -232,17 +232,6 @@ def _place(move: Mapping[str, Any], schema: TableSchema, *, alone: bool) -> c.Pl
 
 
 # what clients get
-
-
-def schema_json(schema: TableSchema) -> dict[str, Any]:
-    """Return a schema."""
-    return {
-        "fields": [field_to_json(field) for field in schema.fields],
-        "partitionKeys": list(schema.partition_keys),
-        "primaryKeys": list(schema.primary_keys),
-        "options": dict(schema.options),
-        "comment": schema.comment,
-    }
 
 
 def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from starlette.types import Scope
 
 from merganser.catalogs.catalog import Catalog
 from merganser.catalogs.names import TableName, parse_table_name
+from merganser.catalogs.rest_schema import schema_json
 from merganser.catalogs.system import totals
 from merganser.errors import (
     CommitUnknownError,
@@ -44,7 +45,7 @@ from merganser.serve import catalog_json as j
 from merganser.serve.answers import Answer, RefusedError
 from merganser.serve.http import MAY_CHANGE, Access, HttpService
 from merganser.serve.operations import Limits
-from merganser.storage.paths import TablePaths, partition_text
+from merganser.storage.paths import TablePaths
 
 _PAGE: Final = 1000
 """Default and maximum number of entries of a page."""
@@ -232,7 +233,7 @@ class CatalogService(HttpService):
             "path": self.catalog.metastore.root(parsed),
             "isExternal": False,
             "schemaId": newest.id,
-            "schema": j.schema_json(newest),
+            "schema": schema_json(newest),
             **_AUDIT,
             "createdAt": first.time_millis,
             "updatedAt": newest.time_millis,
@@ -356,7 +357,7 @@ class CatalogService(HttpService):
         if definition.schema.partition_keys:
             state = MetaReader(definition.paths, table.env, table.name).latest()
             for (partition, _), held in state.live.buckets.items():
-                spec = _spec(table, partition)
+                spec = definition.partition_texts(partition)
                 name = "/".join(f"{column}={text}" for column, text in spec.items())
                 found.setdefault(name, (spec, []))[1].extend(held.entries)
         names = j.like(request.query_params.get("partitionNamePattern"), sorted(found))
@@ -454,16 +455,6 @@ def _tag_of(table: Table, name: str) -> Any:
     if found is None:
         raise NotFoundError(f"table '{table.name}' has no tag '{name}'.", table=table.name, tag=name)
     return found
-
-
-def _spec(table: Table, partition: bytes) -> dict[str, str]:
-    """Return the values of a partition as texts, by column."""
-    paths, types = table.definition.paths, table.definition.partition_types
-    values = table.definition.partition_values(partition)
-    return {
-        column: partition_text(value, kind, default_name=paths.default_name, legacy=paths.legacy_names)
-        for (column, value), kind in zip(values, types, strict=True)
-    }
 
 
 def _page(key: str, entries: Sequence[Any], request: Request) -> dict[str, Any]:

@@ -37,8 +37,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _FENCE = re.compile(r"^```(python spark|python|sh|sql merganser)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HOLDS = "__holds__"
-_PORT = "8470"
-"""That of `merganser serve-stream`."""
+_PORT = re.compile(r"\b(8470|10000)\b")
+"""Those of `merganser serve-stream` and `serve-catalog`."""
 _COMMENT = re.compile(r"\s#\s(.+)$")
 
 
@@ -131,7 +131,7 @@ def run_page(page: Path) -> None:
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     try:
         for block in blocks_of(page):
-            block = replace(block, text=block.text.replace(_PORT, port))
+            block = replace(block, text=_PORT.sub(port, block.text))
             if block.kind == "sql merganser":
                 run_sql(page, block, names)
                 continue
