@@ -156,7 +156,7 @@ def test_a_change_for_empty_tables_is_taken_back_when_rows_came_before_it(table,
         if schema.id == 1:
             monkeypatch.setattr(SchemaStore, "create", plain)
             table.write([{"id": 1, "n": 7, "s": "a"}])
-        plain(store, schema)
+        return plain(store, schema)
 
     monkeypatch.setattr(SchemaStore, "create", late)
     with pytest.raises(ConflictError, match="'merge-engine' cannot change"):

@@ -544,9 +544,9 @@ def test_files_that_are_replaced_meanwhile_are_refused(
     put(folder / "p=1" / "1.parquet", {"id": [1]})
     create = SchemaStore.create
 
-    def create_late(store: SchemaStore, schema: Any) -> None:
+    def create_late(store: SchemaStore, schema: Any) -> Any:
         put(folder / "p=1" / "1.parquet", {"id": range(1000)})
-        create(store, schema)
+        return create(store, schema)
 
     monkeypatch.setattr(SchemaStore, "create", create_late)
     with pytest.raises(ConflictError, match=r"1\.parquet' was replaced or removed meanwhile"):
