@@ -23,7 +23,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -46,7 +46,10 @@ _REPLY_SECONDS: Final = 60
 """Maximum seconds until the next bytes of a reply. A datanode replies to a write once the whole pipeline has it."""
 _BODY_BYTES: Final = 1 << 20
 _RETRIES: Final = Retries(attempts=6, first_wait_ms=50, growth=3, longest_wait_ms=2000, deadline_s=30)
-"""Waits add up to 4 s: a namenode takes over from another within some seconds."""
+"""Waits add up to 4 s."""
+_FAILOVER: Final = replace(_RETRIES, attempts=10, longest_wait_ms=5000, deadline_s=60)
+"""Of several namenodes. Waits add up to 26 s: one takes over when it has noticed that another one is gone, by default
+after 10 s."""
 
 _STANDBY: Final = frozenset({"StandbyException", "ObserverRetryOnActiveException"})
 _PASSING: Final = _STANDBY | {"RetriableException", "SafeModeException"}
@@ -254,7 +257,7 @@ class Connection:
         """Return the result of the reply of a namenode that is active."""
         query = {"op": operation, **parameters, **self._target.parameters}
         addresses = self._target.addresses
-        for attempt in _RETRIES.each():
+        for attempt in self._retries().each():
             first = self._active  # other threads may find another one in the meantime
             for i in range(len(addresses)):
                 active = (first + i) % len(addresses)
@@ -286,7 +289,7 @@ class Connection:
             return self._of_namenode(method, operation, path, told, lambda reply: (_location(reply), reply.content))
 
         without: list[str] = []
-        for attempt in _RETRIES.each():
+        for attempt in self._retries().each():
             try:
                 url, content = located(without)
             except RemoteError as error:
@@ -310,6 +313,9 @@ class Connection:
                 if error.kind in _STANDBY:  # a namenode on standby redirects writes all the same
                     self._active = (self._active + 1) % len(self._target.addresses)
         raise AssertionError("the last attempt returns or raises")
+
+    def _retries(self) -> Retries:
+        return _FAILOVER if len(self._target.addresses) > 1 else _RETRIES
 
     def _sent(self, method: str, url: str, **arguments: Any) -> Any:
         """Return a reply that is no refusal, with its whole body."""

@@ -8,7 +8,7 @@ import org.apache.hadoop.hdfs.protocol.HdfsConstants.SafeModeAction;
  * A cluster of HDFS with two namenodes and one datanode on the loopback interface; the first namenode is active.
  *
  * <p>Prints the ports of each namenode (RPC, HTTP) on a line. Then it reads commands, and answers each with a line:
- * `active N`, `safe N`, `unsafe N`, `stop` and `start` (the datanode). It ends with its input.
+ * `active N`, `standby N`, `safe N` and `unsafe N`. It ends with its input.
  */
 public class Cluster {
   public static void main(String[] arguments) throws Exception {
@@ -33,22 +33,17 @@ public class Cluster {
       ports.append(i == 0 ? " " : "");
     }
     System.out.println(ports);
-    MiniDFSCluster.DataNodeProperties stopped = null;
     for (Scanner in = new Scanner(System.in); in.hasNextLine(); System.out.println("done")) {
       String[] words = in.nextLine().split(" ");
-      int which = words.length > 1 ? Integer.parseInt(words[1]) : 0;
+      int which = Integer.parseInt(words[1]);
       switch (words[0]) {
         case "active" -> {
           cluster.transitionToStandby(1 - which);
           cluster.transitionToActive(which);
         }
+        case "standby" -> cluster.transitionToStandby(which);
         case "safe" -> cluster.getNameNodeRpc(which).setSafeMode(SafeModeAction.SAFEMODE_ENTER, false);
         case "unsafe" -> cluster.getNameNodeRpc(which).setSafeMode(SafeModeAction.SAFEMODE_LEAVE, false);
-        case "stop" -> stopped = cluster.stopDataNode(0);
-        case "start" -> {
-          cluster.restartDataNode(stopped, true);
-          cluster.waitActive(which);
-        }
         default -> throw new IllegalArgumentException(words[0]);
       }
     }

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Thread, Timer
 from typing import Any
 
 import pytest
@@ -371,6 +371,16 @@ class TestAgainstHdfs:
         finally:
             hdfs.tell("active 0")
         assert both.read(f"{root}/file-2") == b"2"
+
+    def test_a_commit_waits_while_no_namenode_is_active(self, hdfs: Cluster, place: tuple[HdfsStorage, str]) -> None:
+        _, root = place
+        both = HdfsStorage(hdfs.root, {"hdfs.webhdfs.address": ",".join(hdfs.addresses), "hdfs.user": "tester"})
+        hdfs.tell("standby 0")
+        taking_over = Timer(0.5, hdfs.tell, ["active 0"])
+        taking_over.start()
+        both.create(f"{root}/file", b"1")
+        taking_over.join()
+        assert both.read(f"{root}/file") == b"1"
 
     @pytest.mark.usefixtures("impatient")
     def test_safe_mode_is_a_failure_that_changed_nothing(self, hdfs: Cluster, place: tuple[HdfsStorage, str]) -> None:
