@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from merganser.errors import UnsupportedError
+from merganser.options.write import STREAM
 from merganser.schema import types as t
 from merganser.schema.table_schema import TableSchema
 from merganser.schema.types_text import field_to_json, type_to_json
@@ -23,9 +24,11 @@ def schema_json(schema: TableSchema) -> dict[str, Any]:
 
 
 def is_alike(a: TableSchema, b: TableSchema) -> bool:
-    """Return whether two schemas say the same but for the ids of columns. A server numbers new ones itself."""
-    one, other = schema_json(a), schema_json(b)
-    return {**one, "fields": _without_ids(one["fields"])} == {**other, "fields": _without_ids(other["fields"])}
+    """Return whether two schemas say the same but for what a server chooses: ids of new columns and of a stream."""
+    one, other = ({**each, "fields": _without_ids(each["fields"])} for each in map(schema_json, (a, b)))
+    for each in (one, other):
+        each["options"] = {**each["options"], STREAM.key: STREAM.key in each["options"]}
+    return one == other
 
 
 def _without_ids(value: Any) -> Any:
@@ -54,10 +57,10 @@ def changes_between(old: TableSchema, new: TableSchema, table: str) -> list[dict
     found += [
         {"action": "setOption", "key": key, "value": value}
         for key, value in new.options.items()
-        if old.options.get(key) != value
+        if old.options.get(key) != value and key != STREAM.key  # the server sets it with 'stream.enabled'
     ]
-    found += [{"action": "removeOption", "key": key} for key in old.options if key not in new.options]
-    return found
+    gone = (key for key in old.options if key not in new.options and key != STREAM.key)
+    return [*found, *({"action": "removeOption", "key": key} for key in gone)]
 
 
 def _columns(

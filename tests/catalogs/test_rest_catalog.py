@@ -149,6 +149,21 @@ def test_an_alter_says_what_differs(server: Server, catalog: mg.Catalog) -> None
     assert catalog.table("shop.wide").schema.id == len(steps)
 
 
+def test_a_stream_is_begun_and_ended(server: Server, catalog: mg.Catalog) -> None:
+    table = catalog.table("shop.orders")
+    table.write(rows(1))
+    table.enable_stream("1 d")
+    again = catalog.table("shop.orders")
+    again.write(rows(2))
+    server.files().table("shop.orders").write(rows(3))
+    (shard,) = again.shards()
+    read = again.records(again.shard_iterator(shard.shard_id, at="trim_horizon"))
+    assert read.records["id"].to_pylist() == [2, 3]
+    again.disable_stream()
+    with pytest.raises(e.StreamNotFoundError):
+        catalog.table("shop.orders").shards()
+
+
 def test_changes_of_nullability_and_keys_that_are_renamed() -> None:
     def schema(*fields: t.Field, key: str) -> TableSchema:
         return TableSchema(id=0, fields=fields, highest_field_id=9, primary_keys=(key,))

@@ -105,15 +105,17 @@ def test_its_errors_are_those_of_the_client(shop: Shop, pypaimon: Peer) -> None:
         pypaimon.create_table(shop.rest, "shop.orders", FIELDS)
 
 
-def test_rows_of_writers_on_both_ways_are_there_once(shop: Shop, pypaimon: Peer) -> None:
+def test_rows_of_writers_on_all_ways_are_there_once(shop: Shop, pypaimon: Peer) -> None:
     pypaimon.create_table(shop.rest, "shop.orders", FIELDS)
     table = shop.catalog.table("shop.orders")
+    options = {"warehouse": "warehouse", "token.provider": "bear", "token": TOKEN, "local.sync": "false"}
+    remote = mg.catalog(f"http://127.0.0.1:{shop.server.port}", options=options).table("shop.orders")
     ours, theirs = 12, 6
     with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(lambda: [table.write(rows(number)) for number in range(ours)])
+        done = pool.submit(lambda: [(table, remote)[number % 2].write(rows(number)) for number in range(ours)])
         for number in range(theirs):
             pypaimon.write(shop.rest, "shop.orders", rows(1000 + number))
         done.result()
     expected = [*range(ours), *range(1000, 1000 + theirs)]
-    assert sorted(table.read().to_arrow()["id"].to_pylist()) == expected
+    assert sorted(remote.read().to_arrow()["id"].to_pylist()) == expected
     assert sorted(pypaimon.read(shop.rest, "shop.orders")["id"].to_pylist()) == expected
