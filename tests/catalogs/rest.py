@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,13 @@ NOTHING: Answer = (0, {}, b"")
 class Server(Serving):
     """A server that may change its warehouse, with clients of it."""
 
-    def __init__(self, folder: Path, **more: Any) -> None:
+    def __init__(self, folder: Path, warehouse: str | None = None, more: Sequence[str] = (), **tokens: Any) -> None:
+        """Start a server of the warehouse in a folder, or of another catalog with tables there."""
         (folder / "warehouse").mkdir(exist_ok=True)
-        super().__init__(
-            folder / "warehouse", "--store", "local.sync=false", token=TOKEN, command="serve-catalog", **more
-        )
+        options = ("--store", "local.sync=false", *more)
+        if warehouse is not None:  # the last one holds
+            options = (*options, "-w", warehouse)
+        super().__init__(folder / "warehouse", *options, token=TOKEN, command="serve-catalog", **tokens)
         self.folder = folder
 
     def catalog(self, port: int | None = None, **options: str) -> mg.Catalog:

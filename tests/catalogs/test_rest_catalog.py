@@ -411,3 +411,54 @@ def test_a_server_that_is_killed_again_and_again_loses_and_repeats_no_row(tmp_pa
     assert ids(server.files().table("shop.orders")) == written
     assert len(written) > 15
     assert server.stop() == 0
+
+
+def test_a_server_of_a_catalog_in_an_sql_database(tmp_path: Path) -> None:
+    (tmp_path / "warehouse").mkdir()
+    address, files = f"jdbc:sqlite:{tmp_path}/catalog.sqlite", f"{tmp_path}/warehouse"
+    server = Server(tmp_path, warehouse=address, more=["--store", f"warehouse={files}"])
+    remote, direct = server.catalog(), mg.catalog(address, options={"warehouse": files, "local.sync": "false"})
+    remote.create_database("shop")
+    table = remote.create_table("shop.orders", "id BIGINT")
+    table.write(pa.table({"id": [1]}))
+    table.alter([c.add_column("note", "STRING")])
+    direct.table("shop.orders").write(pa.table({"id": [2], "note": ["x"]}))
+    assert ids(remote.table("shop.orders")) == [1, 2]
+    remote.clone("shop.orders", "shop.copy")
+    remote.rename_table("shop.orders", "shop.sales")
+    assert direct.list_tables("shop") == remote.list_tables("shop") == ["copy", "sales"]
+    remote.drop_database("shop", cascade=True)
+    assert direct.list_databases() == []
+    assert server.stop() == 0
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_server_that_is_killed_in_the_middle_of_a_commit(tmp_path: Path, moment: str) -> None:
+    servers = [Server(tmp_path)]
+    proxy = Proxy(servers[0].port)
+    catalog = servers[0].catalog(proxy.port)
+    catalog.create_database("shop")
+    orders = catalog.create_table("shop.orders", "id BIGINT")
+
+    def restarted() -> Answer:
+        servers[-1].kill()
+        servers.append(Server(tmp_path, port=servers[0].port))
+        return NOTHING
+
+    def before(_method: str, path: str) -> Answer | None:
+        return restarted() if path.endswith("/commit") and len(proxy.commits()) == 2 else None
+
+    def after(_method: str, path: str, answer: Answer) -> Answer:
+        return restarted() if path.endswith("/commit") and len(proxy.commits()) == 2 else answer
+
+    if moment == "before":
+        proxy.before = before
+    else:
+        proxy.after = after
+    for number in range(4):
+        orders.write(pa.table({"id": [number]}))
+    assert len(servers) == 2
+    assert ids(servers[1].files().table("shop.orders")) == [0, 1, 2, 3]
+    assert len(proxy.commits()) == (5 if moment == "before" else 4)
+    proxy.close()
+    assert servers[1].stop() == 0
