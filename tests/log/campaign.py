@@ -392,7 +392,12 @@ def _consume(place: Place, number: int, rng: random.Random) -> None:
     reader = _reader(options)
     order, count = Order(), 0
     while True:
-        found = len(reader.list_topics(options["kafka.topic"], 60).topics[options["kafka.topic"]].partitions)
+        try:
+            found = len(reader.list_topics(options["kafka.topic"], 60).topics[options["kafka.topic"]].partitions)
+        except kafka.KafkaException:  # the broker was killed
+            place.events("consumer").note("no answer")
+            time.sleep(0.2)
+            continue
         if found > count:
             reader.incremental_assign([kafka.TopicPartition(options["kafka.topic"], part, 0)
                                        for part in range(count, found)])  # fmt: skip
