@@ -71,12 +71,12 @@ def test_a_secret_that_another_engine_stored_is_hidden_from_people_and_stays_whe
 
 def test_a_secret_that_is_given_for_one_handle_is_hidden_and_not_stored(catalog: mg.Catalog, tmp_path: Path) -> None:
     table = catalog.create_table("d.t", COLUMNS, ["id"], options={"bucket": "1"})
-    opened = table.with_options({"kafka.sasl.password": SECRET})
+    opened = table.with_options({"fs.s3a.secret.key": SECRET})
     opened.write([ROW])
     opened.compact(full=True)
     _look_everywhere(opened)
-    assert opened.definition.options["kafka.sasl.password"] == SECRET
-    assert opened.with_options({"owner": "ada"}).definition.options["kafka.sasl.password"] == SECRET
+    assert opened.definition.options["fs.s3a.secret.key"] == SECRET
+    assert opened.with_options({"owner": "ada"}).definition.options["fs.s3a.secret.key"] == SECRET
     assert SECRET.encode() not in _bytes(tmp_path)
 
 
