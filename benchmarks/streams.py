@@ -27,6 +27,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
+import confluent_kafka
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -158,6 +159,8 @@ class _Streams:
     def logged_batches(self) -> dict[str, Callable[[], Callable[[], int | Measures]]]:
         address = self.brokers.enter_context(broker_running()).address
         log = {"log.system": "kafka", "kafka.bootstrap.servers": address}
+        # A broker takes a second for its first transaction.
+        confluent_kafka.Producer({"bootstrap.servers": address, "transactional.id": "first"}).init_transactions(60)
         return {
             FLOOR.name: lambda: self._written(self.files, "none"),
             MERGANSER.name: lambda: self._written(self.files, "none", log),
