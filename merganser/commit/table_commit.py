@@ -393,7 +393,7 @@ class TableCommit:
         Raises:
             ConflictError, InvalidInputError: the change may not follow the newest state.
         """
-        for _ in range(_ADAPTED_MAX):  # no retry: nothing has failed if it adapts once more
+        for number in range(_ADAPTED_MAX):  # no retry: nothing has failed if it adapts once more
             begun, state = self._newest(running)
             running.follows = None
             done, snapshot = self._applied(change, state)
@@ -406,7 +406,8 @@ class TableCommit:
                 if change.overwrites is None:
                     check_keys(messages, partial(self.reader.index, state.snapshot), table=self.table.name)
             except FormatError as error:
-                if not self._has_expired(state, error):
+                # The last state has to be one that the messages follow.
+                if number + 1 == _ADAPTED_MAX or not self._has_expired(state, error):
                     raise
                 continue
             if messages is running.messages:

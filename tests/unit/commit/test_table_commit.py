@@ -14,7 +14,7 @@ from merganser.commit.committable import Committable
 from merganser.commit.conflict import check_removals, check_total_buckets
 from merganser.commit.message import CommitMessage
 from merganser.commit.table_commit import TableCommit
-from merganser.errors import ConflictError, InvalidInputError, StorageError
+from merganser.errors import ConflictError, FormatError, InvalidInputError, StorageError
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE
 from merganser.meta.table_state import MetaReader
 from merganser.storage.env import Env
@@ -456,3 +456,21 @@ def test_a_clock_that_no_snapshot_can_be_of_is_refused_before_anything_is_writte
         late.write(_row(2))
     assert contents(table.env.storage) == before
     assert _keys(table) == [1]
+
+
+def test_rows_whose_place_is_never_found_are_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each state expires while the change is fitted to it, as beside a very eager expiry."""
+    table = _table()
+    messages = _files(table, 1)
+    asked = []
+
+    def adapt(state: Any) -> Any:
+        asked.append(state.next_id)
+        raise FormatError("a manifest of the state is gone")
+
+    commit = TableCommit(table.definition, table.env)
+    monkeypatch.setattr(TableCommit, "_has_expired", lambda *_: True)
+    with pytest.raises(FormatError, match="is gone"):
+        commit.commit(Committable(messages, "user", 1, APPEND, adapt=adapt))
+    assert len(asked) == 4
+    assert table.latest_snapshot() is None
