@@ -19,6 +19,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Final
 
 from merganser.commit.committable import Committable
@@ -93,6 +94,7 @@ def compact(
     while not left.is_done:
         with _turn(table, env, left) as turn:
             left = _round(table, env, left, caller, turn)
+        _log.debug("round of a compaction of '%s': %s", table.name, left.outcome.value)
     return left.made
 
 
@@ -103,6 +105,16 @@ class _Caller:
     run: RunJobs
     user: str
     identifier: int
+
+
+class _Outcome(Enum):
+    """How a round of a compaction ended."""
+
+    OVERTAKEN = "others changed files meanwhile, and some are left for the next round"
+    COMMITTED = "all that was left is committed"
+    NOTHING_DUE = "nothing is due"
+    NOTHING_MADE = "the jobs changed nothing"
+    BY_OTHERS = "others have replaced all the files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +130,7 @@ class _Left:
         first: the files that the first of them was to show.
         sought: the files that the compaction began with, and their buckets; None: there was no round yet.
         silent: the buckets that had jobs, and whether these leave out changes.
-        is_done: there is no next round.
+        outcome: of the last round; another one follows if that was overtaken.
     """
 
     request: CompactionRequest
@@ -129,16 +141,21 @@ class _Left:
     first: frozenset[str] = frozenset()
     sought: Mapping[str, BucketId] | None = None
     silent: Mapping[BucketId, bool] = field(default_factory=dict)
-    is_done: bool = False
+    outcome: _Outcome = _Outcome.OVERTAKEN
 
     @property
     def was_last(self) -> bool:
         """Whether no round may follow if this one, too, commits nothing."""
         return self.tries == RACE.attempts
 
-    def done(self) -> _Left:
+    @property
+    def is_done(self) -> bool:
+        """Whether there is no next round."""
+        return self.outcome is not _Outcome.OVERTAKEN
+
+    def ended(self, outcome: _Outcome) -> _Left:
         """Return it with nothing left to do."""
-        return replace(self, kept=(), is_done=True)
+        return replace(self, kept=(), outcome=outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +199,7 @@ def _round(table: TableDef, env: Env, left: _Left, caller: _Caller, turn: Turn) 
         plan = _planned(table, env, left)
         if plan is None:
             remove_uncommitted(table, env, left.kept)
-            return left.done()
+            return left.ended(_Outcome.NOTHING_DUE)
         left = plan.left
         begun = env.seconds()
         made = _made(plan, caller)
@@ -194,7 +211,7 @@ def _round(table: TableDef, env: Env, left: _Left, caller: _Caller, turn: Turn) 
         raise
     messages = [*left.kept, *made]  # from here on a snapshot may name them
     if not messages:
-        return left.done()
+        return left.ended(_Outcome.NOTHING_MADE)
     change = Committable(
         messages=messages,
         commit_user=caller.user,
@@ -208,12 +225,12 @@ def _round(table: TableDef, env: Env, left: _Left, caller: _Caller, turn: Turn) 
         snapshot, stale, kept = _committed(plan.commits, change, plan.waiting, turn=turn, give_up=left.was_last)
     except ConflictError:
         if _are_gone(left.sought or {}, plan.commits.latest().live):
-            return left.done()
+            return left.ended(_Outcome.BY_OTHERS)
         raise
     if snapshot is not None:
         left = replace(left, made=snapshot, tries=0)
     if not stale and not kept:
-        return left.done()
+        return left.ended(_Outcome.COMMITTED)
     request = left.request if kept else replace(left.request, buckets=stale)
     return replace(left, request=request, kept=tuple(kept))
 
@@ -270,7 +287,7 @@ def _made(plan: _Round, caller: _Caller) -> list[CommitMessage] | _Left:
         if not plan.left.was_last:
             return plan.after()
         if _are_gone(plan.left.sought or {}, state.live):
-            return plan.left.done()
+            return plan.left.ended(_Outcome.BY_OTHERS)
         raise
 
 
