@@ -121,8 +121,9 @@ class SqlMetastore:
         if self.files.has_table(name):
             raise AlreadyExistsError(
                 f"cannot create table '{name}': the catalog at '{self.rows}' has no such table, and files of one are "
-                f"at '{self.root(name)}'. Nothing was changed. catalog.drop_table('{name}') removes them for good; "
-                f"CALL sys.repair('{name}') adds that table to the catalog.",
+                f"at '{self.root(name)}'. Nothing was changed. catalog.drop_table('{name}') removes them for good. "
+                f"To keep the rows, clone them to another name first: catalog.clone(merganser.table('{self.root(name)}'), "
+                "...).",
                 table=str(name),
                 path=self.root(name),
             )

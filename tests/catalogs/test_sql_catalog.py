@@ -87,6 +87,8 @@ def test_files_without_a_row_are_no_table(catalog: mg.Catalog, tmp_path: Path) -
         _orders(catalog, "half")
     with pytest.raises(AlreadyExistsError):
         catalog.clone(_orders(catalog), "shop.half")
+    catalog.clone(mg.table(files.table("shop.half").path), "shop.kept")
+    assert catalog.table("shop.kept").read().to_pylist() == ROWS
     catalog.drop_table("shop.half")
     assert _orders(catalog, "half").read().to_pylist() == ROWS
 
