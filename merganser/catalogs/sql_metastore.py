@@ -122,8 +122,8 @@ class SqlMetastore:
             raise AlreadyExistsError(
                 f"cannot create table '{name}': the catalog at '{self.rows}' has no such table, and files of one are "
                 f"at '{self.root(name)}'. Nothing was changed. catalog.drop_table('{name}') removes them for good. "
-                f"To keep the rows, clone them to another name first: catalog.clone(merganser.table('{self.root(name)}'), "
-                "...).",
+                "To keep the rows, clone them to another name first, by that path: "
+                "catalog.clone(merganser.table(path), name).",
                 table=str(name),
                 path=self.root(name),
             )
