@@ -104,6 +104,7 @@ def test_a_catalog_key_is_a_catalog_of_its_own(catalog: mg.Catalog, database: Sq
     assert catalog.table("shop.orders").read().to_pylist() == ROWS
 
 
+@pytest.mark.campaign(1 / 3)
 def test_a_table_of_two_processes_is_made_once(database: SqlServer, catalog: mg.Catalog, tmp_path: Path) -> None:
     code = f"""
 import sys, merganser as mg
@@ -122,6 +123,7 @@ print(made)
     assert catalog.list_tables("shop") == [f"t{number}" for number in range(10)]
 
 
+@pytest.mark.campaign(1 / 3)
 def test_locks_are_taken_in_turn_and_lost_ones_end(database: SqlServer, catalog: mg.Catalog, tmp_path: Path) -> None:
     """A holder that was killed leaves its row: it is free when its lease has ended, by the clock of the database."""
     orders = _orders(catalog)
@@ -143,6 +145,7 @@ catalog.table("shop.orders").write([{{"id": 2, "state": "new"}}])
     assert rows._rows(sa.select(sql_database._LOCKS)) == []
 
 
+@pytest.mark.campaign(1 / 3)
 def test_a_lock_that_others_hold_too_long_is_an_error(database: SqlServer, catalog: mg.Catalog, tmp_path: Path) -> None:
     orders = _orders(catalog)
     rows: Any = catalog.metastore.rows
@@ -154,6 +157,7 @@ def test_a_lock_that_others_hold_too_long_is_an_error(database: SqlServer, catal
     assert orders.read().to_pylist() == ROWS
 
 
+@pytest.mark.campaign(1 / 3)
 def test_writers_that_are_killed_leave_a_table_that_is_right(
     database: SqlServer, catalog: mg.Catalog, tmp_path: Path
 ) -> None:
