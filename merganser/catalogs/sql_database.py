@@ -202,9 +202,13 @@ class SqlDatabase:
 
         Raises:
             ConflictError: others held it for `wait_s`.
+            StorageError: the database does not answer. Its context has `changed` = False if the block was not entered.
         """
         name = f"{self.key}.{database}.{table}"
-        self._acquire(name)
+        try:
+            self._acquire(name)
+        except StorageError as error:  # nothing was made under a lock that is not held
+            raise StorageError(error.message, path=str(self), changed=False) from error
         ends = MACHINE.seconds() + _LEASE_S
         try:
             yield

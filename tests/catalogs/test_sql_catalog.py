@@ -215,3 +215,23 @@ def test_what_cannot_be_opened_says_why(
     with pytest.raises((InvalidInputError, StorageError), match=said) as caught:
         mg.catalog(uri, options=options)
     assert "secret" not in str(caught.value)
+
+
+def test_a_commit_that_gets_no_lock_from_a_database_that_is_away_is_surely_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"warehouse": str(tmp_path / "wh"), "lock.enabled": "true"}
+    catalog = mg.catalog(f"jdbc:sqlite:{tmp_path}/names.sqlite", options=options)
+    catalog.create_database("shop")
+    orders = _orders(catalog)
+
+    def away(self: Any, statement: Any) -> int:
+        raise StorageError("cannot write to the catalog database: it does not answer.")
+
+    monkeypatch.setattr(sql_database.SqlDatabase, "_run", away)
+    with pytest.raises(StorageError, match="does not answer") as caught:
+        orders.write([{"id": 2, "state": "new"}])
+    assert caught.value.code == "storage"  # and not that the outcome is unknown
+    assert [one.id for one in orders.snapshots()] == [1]
+    data = list((tmp_path / "wh").rglob("data-*"))
+    assert len(data) == 1
