@@ -68,6 +68,7 @@ def arrow_type(kind: t.DataType) -> pa.DataType:
         ) from None
 
 
+@lru_cache(maxsize=4096)
 def arrow_field(field: t.Field) -> pa.Field:
     """Return the Arrow field of a column: name, type, nullability."""
     return pa.field(field.name, arrow_type(field.type), nullable=field.type.nullable)

@@ -6,6 +6,7 @@ it, and the time if the clock is not the machine's, and makes the rest anew.
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import random
@@ -167,15 +168,14 @@ class Env:
         """Return `ask` of every item, in order: for requests, which wait for the store and need no core.
 
         They run on threads of their own, more of them than there are cores, so that on an object store the time of
-        many is little more than that of one. The threads are called when the caller is not through with all of them
-        after two milliseconds: where it reads a few files that the system has in memory they would be in its way.
+        many is little more than that of one. They are called when the caller is not through with all of them after two
+        milliseconds. Where the store is near, it waits for them itself: waking a thread takes as long as such a read.
         A request may fetch in its turn: threads only help, so none waits for what has not begun. Of those that fail the
         first in order is raised; what has not begun then does not begin.
 
         Args:
             at_once: how many are under way at a time; `requests` of them if None.
-            waits: each of them waits for the store, as a durable write does even on a local disk: the threads are
-                called at once.
+            waits: each of them waits for the store, as a durable write does even on a local disk: threads help at once.
         """
         todo = list(items)
         workers = min(self.requests if at_once is None else at_once, len(todo))
@@ -185,15 +185,17 @@ class Env:
         results: list[Any] = [None] * len(todo)
         errors: dict[int, BaseException] = {}
         over = threading.Event()
-        pool = self._requests()
-        helpers: list[Future[None]] = []
+        helpers: list[Future[bool]] = []
 
-        def run() -> None:
+        def run(until: float = math.inf) -> bool:
+            """Ask until a time, and return whether nothing is left."""
             while not (errors or over.is_set()):
+                if self.seconds() > until:
+                    return False
                 with take:
                     place = next(places, None)
                 if place is None:
-                    return
+                    break
                 try:
                     results[place] = ask(todo[place])
                 except Exception as error:
@@ -201,19 +203,24 @@ class Env:
                 except BaseException as error:  # an interrupt leaves at once
                     errors[place] = error
                     raise
+            return True
 
-        def call_helpers() -> None:
-            if not over.wait(0 if waits else _ALONE_SECONDS):
-                helpers.extend([pool.submit(run) for _ in range(workers - 2)])
-                run()
+        def call_helpers() -> bool:
+            if over.wait(0 if alone or waits else _ALONE_SECONDS):
+                return True
+            helpers.extend([pool.submit(run) for _ in range(workers - 2)])
+            return run()
 
+        alone = self.storage.is_near and not waits
         try:
-            first = pool.submit(call_helpers)
-            run()
-            over.set()
-            if not first.cancel():
-                wait([first])
-            wait([helper for helper in helpers if not helper.cancel()])
+            if not (alone and run(self.seconds() + _ALONE_SECONDS)):
+                pool = self._requests()
+                first = pool.submit(call_helpers)
+                run()
+                over.set()
+                if not first.cancel():
+                    wait([first])
+                wait([helper for helper in helpers if not helper.cancel()])
         finally:
             over.set()
         if errors:

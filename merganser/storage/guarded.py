@@ -39,6 +39,11 @@ class GuardedStorage:
         """Whether `move_tree` is one step."""
         return self.files.moves_at_once
 
+    @property
+    def is_near(self) -> bool:
+        """Whether requests are answered by this machine."""
+        return self.files.is_near
+
     def create(self, path: str, data: bytes) -> None:
         """Create a file as the guard says."""
         self.guard.create(self.files, path, data)

@@ -96,6 +96,11 @@ class HdfsStorage:
         return True
 
     @property
+    def is_near(self) -> bool:
+        """Whether requests are answered by this machine."""
+        return False
+
+    @property
     def options(self) -> dict[str, str]:
         """The options of HDFS; they may hold a token."""
         return dict(self._options)

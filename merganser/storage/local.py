@@ -53,6 +53,7 @@ class LocalStorage:
 
     sync: bool = True
     moves_at_once: ClassVar[bool] = True
+    is_near: ClassVar[bool] = True
 
     def read(self, path: str) -> bytes:
         with _errors("read", path), open(path, "rb") as file:

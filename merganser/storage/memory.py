@@ -42,6 +42,7 @@ class MemoryStorage:
 
     name: str = "default"
     moves_at_once: ClassVar[bool] = True
+    is_near: ClassVar[bool] = True
 
     def read(self, path: str) -> bytes:
         files = self._files()

@@ -102,6 +102,11 @@ class ObjectStorage:
         return False
 
     @property
+    def is_near(self) -> bool:
+        """Whether requests are answered by this machine."""
+        return False
+
+    @property
     def options(self) -> dict[str, str]:
         """The options of its scheme; they may hold keys."""
         return dict(self._options)

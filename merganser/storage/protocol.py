@@ -87,6 +87,10 @@ class Storage(Protocol):
     def moves_at_once(self) -> bool:
         """Whether `move_tree` is one step, so that no other process can write to the directory in the middle of it."""
 
+    @property
+    def is_near(self) -> bool:
+        """Whether this machine answers: most reads then take less time than it takes to wake a thread."""
+
     def read(self, path: str) -> bytes:
         """Return all bytes of a file."""
 

@@ -128,6 +128,11 @@ class FaultyStorage:
         return not self._copies and self.inner.moves_at_once
 
     @property
+    def is_near(self) -> bool:
+        """Whether requests are answered by this machine."""
+        return self.inner.is_near
+
+    @property
     def calls(self) -> tuple[Call, ...]:
         """All calls so far, counted or not."""
         with self._state.lock:

@@ -101,6 +101,10 @@ class TracedStorage:
     def moves_at_once(self) -> bool:
         return False
 
+    @property
+    def is_near(self) -> bool:
+        return False
+
     def read(self, path: str) -> bytes:
         self.log.add("get", path)
         return self.inner.read(path)

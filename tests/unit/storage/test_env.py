@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import threading
+import time
 import uuid
 from collections.abc import Generator
 from datetime import UTC, datetime
@@ -20,6 +21,14 @@ from merganser.storage.memory import MemoryStorage
 
 def env(threads: int = 2) -> Env:
     return Env(MemoryStorage(), threads=threads)
+
+
+class _Far(MemoryStorage):
+    is_near = False
+
+
+def far(threads: int = 2) -> Env:
+    return Env(_Far(), threads=threads)
 
 
 def test_the_time_is_in_epoch_milliseconds() -> None:
@@ -98,14 +107,14 @@ class _Door:
 
 def test_many_more_requests_are_under_way_than_there_are_threads() -> None:
     door = _Door(opens_at=12)
-    assert env(threads=2).fetch(door.pass_through, range(40)) == [item * 10 for item in range(40)]
+    assert far(threads=2).fetch(door.pass_through, range(40)) == [item * 10 for item in range(40)]
     assert 12 <= door.most <= 16
 
 
 @pytest.mark.parametrize(("threads", "at_once", "most"), [(2, 3, 3), (2, 1, 1), (1, None, 1)])
 def test_fewer_requests_are_under_way_when_asked(threads: int, at_once: int | None, most: int) -> None:
     door = _Door(opens_at=most)
-    assert env(threads).fetch(door.pass_through, range(9), at_once=at_once) == [item * 10 for item in range(9)]
+    assert far(threads).fetch(door.pass_through, range(9), at_once=at_once) == [item * 10 for item in range(9)]
     assert door.most == most
 
 
@@ -121,12 +130,12 @@ def test_the_first_request_in_order_that_failed_is_the_one_told() -> None:
         return item
 
     with pytest.raises(ValueError, match="item 0"):
-        env().fetch(ask, range(10_000), at_once=2)
+        far().fetch(ask, range(10_000), at_once=2)
     assert len(started) < 10_000
 
 
 def test_an_interrupt_leaves_at_once_and_later_requests_overlap_again() -> None:
-    shared = env()
+    shared = far()
 
     def interrupted(item: int) -> int:
         if item == 3:
@@ -144,6 +153,19 @@ def test_few_requests_that_end_at_once_are_made_by_the_caller(monkeypatch: pytes
     monkeypatch.setattr(env_module, "_ALONE_SECONDS", 60)
     me = threading.get_ident()
     assert set(env().fetch(lambda _: threading.get_ident(), range(20))) == {me}
+
+
+def test_requests_to_a_near_store_overlap_once_they_turn_out_to_be_slow() -> None:
+    door = _Door(opens_at=3)
+
+    def ask(item: int) -> int:
+        if item == 0:
+            time.sleep(2 * env_module._ALONE_SECONDS)
+            return 0
+        return door.pass_through(item)
+
+    assert env().fetch(ask, range(9)) == [item * 10 for item in range(9)]
+    assert door.most >= 3
 
 
 def test_requests_that_make_requests_do_not_wait_for_themselves() -> None:
