@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from merganser.codec.binary_row import deserialize_columns, serialize
-from merganser.codec.data_format import format_of, open_reader
+from merganser.codec.data_format import FileReader, format_of, open_reader
 from merganser.codec.stats import EMPTY_ROW, encode_stats
 from merganser.erase.sought import Sought, among
 from merganser.errors import FormatError, MerganserError, NotFoundError
@@ -40,6 +40,7 @@ from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.scan.plan import by_stats, may_concern, partition_filter, partitions_table, partitions_through
+from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
 from merganser.upkeep.needed_files import NeededFiles
@@ -162,20 +163,31 @@ def unnamed_file(table: TableDef, env: Env, path: str) -> StoredFile | None:
     """Return a data file that no metadata names; None if it is another file, is not whole, or of no known schema."""
     name = path.rpartition("/")[2]
     store = SchemaStore(table.paths, env)
+    schemas = [store.load(number) for number in reversed(store.ids())]
     try:
         with contextlib.closing(env.storage.open(path)) as file:
             size = file.size()
             reader = open_reader(file, format_of(name), path, size)
-            rows, columns = reader.row_count, set(reader.column_names)
+            written = next((schema for schema in schemas if _reads(reader, schema.fields)), None)
     except MerganserError:
         return None
-    for number in reversed(store.ids()):
-        if columns.issuperset(store.load(number).names):
-            none = encode_stats([], [])
-            facts = DataFile(name, size, rows, EMPTY_ROW, EMPTY_ROW, none, none, 0, 0, number, 0)
-            partition = serialize([None] * len(table.partition_types), table.partition_types)
-            return StoredFile(path, table, ManifestEntry(ADD, partition, 0, 0, facts))
-    return None
+    if written is None:
+        return None
+    none = encode_stats([], [])
+    facts = DataFile(name, size, reader.row_count, EMPTY_ROW, EMPTY_ROW, none, none, 0, 0, written.id, 0)
+    partition = serialize([None] * len(table.partition_types), table.partition_types)
+    return StoredFile(path, table, ManifestEntry(ADD, partition, 0, 0, facts))
+
+
+def _reads(reader: FileReader, fields: Sequence[t.Field]) -> bool:
+    """Return whether the columns of a schema can be read of a file: their names are there, and of types that fit."""
+    if not {field.name for field in fields}.issubset(reader.column_names):
+        return False
+    try:
+        reader.read(range(min(1, len(reader.group_rows))), fields)
+    except FormatError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)

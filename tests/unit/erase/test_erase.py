@@ -517,6 +517,20 @@ def test_files_that_no_snapshot_names_are_held_until_they_are_removed() -> None:
     assert found(table) == []
 
 
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("name", [TOKEN, "other"])
+def test_a_file_that_a_rollback_left_is_searched_in_the_types_it_was_written_with(name: str, file_format: str) -> None:
+    catalog = catalog_over(memory_with({}, f"erase-types-{name}-{file_format}"))
+    catalog.create_database("db")
+    options = {"bucket": "1", "bucket-key": "k", "file.format": file_format}
+    table = catalog.create_table("db.t", {"k": "STRING", "n": "BIGINT"}, options=options)
+    table.write([{"k": "a", "n": 1}])
+    table.write([{"k": name, "n": 2}])
+    table.rollback(snapshot=1)
+    table = table.alter([mg.changes.retype_column("n", "STRING")])
+    assert table.erase(f"k = '{TOKEN}'", everywhere=True).is_complete == (name == "other")
+
+
 @pytest.mark.parametrize("part", ["", "d"])
 @pytest.mark.parametrize(("who", "parts"), [("b", ""), ("b", "/bucket-"), (TOKEN, "")])
 def test_metadata_of_a_commit_that_is_being_made_is_read(who: str, parts: str, part: str) -> None:
