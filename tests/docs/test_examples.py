@@ -143,7 +143,7 @@ def run_page(page: Path) -> None:
                     words = shlex.split(command[:-1])[1:]
                     servers.append(_started([sys.executable, "-m", "merganser", *words, "--port", port], env))
                     continue
-                code, told = _run_command(command, env)
+                code, told = run_command(command, env)
                 assert code == 0, f"{page.name}:{block.line}: {command}\n{told}"
     finally:
         for server in servers:
@@ -151,7 +151,7 @@ def run_page(page: Path) -> None:
         assert [server.wait(30) for server in servers] == [0] * len(servers)
 
 
-def _run_command(command: str, env: dict[str, str]) -> tuple[int, str]:
+def run_command(command: str, env: dict[str, str]) -> tuple[int, str]:
     """Return the exit code of a command, and what it printed. Those of merganser run in this process: most of a
     process of their own would be its start."""
     if not command.startswith("merganser "):
