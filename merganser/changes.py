@@ -117,6 +117,29 @@ class SetComment:
     text: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class AddDialect:
+    """A view or function has a definition in one more dialect."""
+
+    dialect: str
+    definition: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SetDialect:
+    """A view or function has another definition in a dialect."""
+
+    dialect: str
+    definition: Any
+
+
+@dataclass(frozen=True, slots=True)
+class DropDialect:
+    """A view or function has no definition in a dialect."""
+
+    dialect: str
+
+
 ColumnChange: TypeAlias = (
     AddColumn | DropColumn | RenameColumn | RetypeColumn | SetNullable | SetDefault | MoveColumn | CommentColumn
 )
@@ -209,3 +232,24 @@ def set_primary_key(columns: Sequence[str]) -> SetPrimaryKey:
 def set_comment(text: str | None) -> SetComment:
     """Return the change that describes the table; None: no description."""
     return SetComment(text)
+
+
+def add_dialect(dialect: str, definition: Any) -> AddDialect:
+    """Return the change that adds a definition of a view or function, for engines that speak a dialect.
+
+    Args:
+        dialect: such as "flink".
+        definition: the query of a view, or the expression of a function as text; for a function also a dict as the
+            format has it, such as {"type": "lambda", "language": "JAVA", "definition": "(Integer x) -> x"}.
+    """
+    return AddDialect(dialect, definition)
+
+
+def set_dialect(dialect: str, definition: Any) -> SetDialect:
+    """Return the change that replaces a definition of a view or function; see `add_dialect`."""
+    return SetDialect(dialect, definition)
+
+
+def drop_dialect(dialect: str) -> DropDialect:
+    """Return the change that removes a definition of a view or function."""
+    return DropDialect(dialect)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from merganser.catalogs.definition_verbs import DefinitionVerbs
 from merganser.catalogs.listeners import TableListener, announced, announced_rename, listeners_of
 from merganser.catalogs.metastore import Metastore
 from merganser.catalogs.names import SYSTEM, TableName, check_name, parse_table_name
@@ -61,8 +62,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Catalog:
-    """Databases and tables. It creates nothing until the first database is created.
+class Catalog(DefinitionVerbs):
+    """Databases, tables, views and functions. It creates nothing until the first database is created.
 
     Attributes:
         metastore: knows which there are, and where they lie.
@@ -145,7 +146,7 @@ class Catalog:
         """Remove a database.
 
         Args:
-            cascade: remove its tables too; otherwise it must be empty.
+            cascade: remove its tables, views and functions too; otherwise it must be empty.
 
         Raises:
             NotFoundError: the database does not exist.
@@ -171,6 +172,13 @@ class Catalog:
                     f"cannot drop database '{name}': its directory holds {len(inside)} entries that are not tables "
                     "(first: "
                     f"'{inside[0]}'). Remove them first, or pass cascade=True to remove everything.",
+                    database=name,
+                )
+        for kind, listed in () if cascade else (("view", self.list_views), ("function", self.list_functions)):
+            if names := listed(name):
+                raise InvalidInputError(
+                    f"cannot drop database '{name}': it has {counted(len(names), kind)} (first: '{names[0]}'). Drop "
+                    "them first, or pass cascade=True.",
                     database=name,
                 )
         for table in tables:
@@ -567,6 +575,14 @@ class Catalog:
         )
 
     def _no_table(self, name: TableName) -> NotFoundError:
+        held = self.metastore.definitions
+        if held is not None and held.view(TableName(name.database, name.table)) is not None:
+            return NotFoundError(
+                f"there is no table '{name}': it is a view. Read it with catalog.sql, or look at "
+                f"catalog.view('{name}').",
+                table=str(name),
+                view=str(name),
+            )
         known = self.list_tables(name.database)
         hint = did_you_mean(name.table, known) if known else f"Database '{name.database}' has no tables yet."
         return NotFoundError(f"there is no table '{name}'. {hint}", table=str(name))

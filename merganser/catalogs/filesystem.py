@@ -37,6 +37,11 @@ class FileSystem:
     warehouse: str
     env: Env
 
+    @property
+    def definitions(self) -> None:
+        """None: the format keeps views and functions in no file."""
+        return None
+
     def check(self) -> None:
         """Look whether the warehouse can be read."""
         self.env.storage.list(self.warehouse)

@@ -11,11 +11,77 @@ A metastore pickles, since tasks of Spark create tables.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
+from merganser.catalogs.definitions import Function, View
 from merganser.catalogs.names import TableName
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
+
+
+class Definitions(Protocol):
+    """Views and functions by name. Names were checked before."""
+
+    def views(self, database: str) -> list[str]:
+        """Return the names of the views of a database, in order."""
+
+    def view(self, name: TableName) -> View | None:
+        """Return a view; None: there is none."""
+
+    def create_view(self, view: View) -> None:
+        """Create a view.
+
+        Raises:
+            AlreadyExistsError: there is a view or a table of this name.
+        """
+
+    def replace_view(self, view: View) -> None:
+        """Put a view in the place of one of the same name."""
+
+    def alter_view(self, name: TableName, changes: Sequence[Any]) -> None:
+        """Make changes; see `View.altered`.
+
+        Raises:
+            NotFoundError: there is no such view.
+        """
+
+    def drop_view(self, name: TableName) -> bool:
+        """Remove a view; return whether there was one."""
+
+    def rename_view(self, old: TableName, new: TableName) -> None:
+        """Rename a view.
+
+        Raises:
+            NotFoundError: there is no such view.
+            AlreadyExistsError: there is a view or a table of the new name.
+        """
+
+    def functions(self, database: str) -> list[str]:
+        """Return the names of the functions of a database, in order."""
+
+    def function(self, name: TableName) -> Function | None:
+        """Return a function; None: there is none."""
+
+    def create_function(self, function: Function) -> None:
+        """Create a function.
+
+        Raises:
+            AlreadyExistsError: there is one of this name.
+        """
+
+    def replace_function(self, function: Function) -> None:
+        """Put a function in the place of one of the same name."""
+
+    def alter_function(self, name: TableName, changes: Sequence[Any]) -> None:
+        """Make changes; see `Function.altered`.
+
+        Raises:
+            NotFoundError: there is no such function.
+        """
+
+    def drop_function(self, name: TableName) -> bool:
+        """Remove a function; return whether there was one."""
 
 
 class Metastore(Protocol):
@@ -28,6 +94,10 @@ class Metastore(Protocol):
     @property
     def env(self) -> Env:
         """Reads and commits to the tables."""
+
+    @property
+    def definitions(self) -> Definitions | None:
+        """Views and functions; None: this kind of metastore holds none."""
 
     def check(self) -> None:
         """Look whether the warehouse can be read.

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from merganser.catalogs.names import TableName
 from merganser.catalogs.rest_client import RestClient
+from merganser.catalogs.rest_definitions import RestDefinitions
 from merganser.catalogs.rest_schema import changes_between, is_alike, schema_json
 from merganser.errors import (
     AlreadyExistsError,
@@ -139,6 +140,11 @@ class RestMetastore:
     def warehouse(self) -> str:
         """The directory below which tables lie."""
         return self.place
+
+    @property
+    def definitions(self) -> RestDefinitions:
+        """Views and functions."""
+        return RestDefinitions(self.client)
 
     def check(self) -> None:
         """Do nothing: the server has answered."""

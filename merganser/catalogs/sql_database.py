@@ -4,6 +4,8 @@
     paimon_database_properties   ... property_key, property_value; each database has the key "exists"
     paimon_table_properties      options of each table, for people; nobody reads them back
     paimon_distributed_locks     lock_id, acquired_at, expire_time_seconds
+    paimon_views                 catalog_key, database_name, view_name, view_schema: JSON
+    merganser_functions          the same of functions, for which Paimon has no table; other engines do not look at it
 
 Each statement is a transaction of its own, and repeating one changes nothing more. A process may stop between any two.
 """
@@ -31,6 +33,10 @@ _LEASE_S: Final = 30
 """Seconds after which a lock is free although nobody has released it. A commit holds it for milliseconds."""
 _BUSY_S: Final = 60
 """Maximum seconds that a statement waits for other writers of an SQLite file."""
+
+_DEADLOCK: Final = 1213
+"""What MySQL and MariaDB call it if they have undone a statement, since it and others waited for each other."""
+_DEADLOCKED: Final = Retries(attempts=20, first_wait_ms=2, growth=1.5, longest_wait_ms=100)
 
 _metadata: Final = sa.MetaData()
 
@@ -64,6 +70,20 @@ _LOCKS: Final = sa.Table(
     *_names("lock_id"),
     sa.Column("acquired_at", sa.TIMESTAMP, nullable=False, server_default=sa.text("CURRENT_TIMESTAMP")),
     sa.Column("expire_time_seconds", sa.BigInteger, nullable=False, server_default=sa.text("0")),
+    **_BINARY,
+)
+VIEWS: Final = sa.Table(
+    "paimon_views",
+    _metadata,
+    *_names("catalog_key", "database_name", "view_name"),
+    sa.Column("view_schema", sa.Text, nullable=False),
+    **_BINARY,
+)
+FUNCTIONS: Final = sa.Table(
+    "merganser_functions",
+    _metadata,
+    *_names("catalog_key", "database_name", "function_name"),
+    sa.Column("function_definition", sa.Text, nullable=False),
     **_BINARY,
 )
 _AGE_S: Final = {
@@ -109,7 +129,7 @@ class SqlDatabase:
 
     def databases(self) -> list[str]:
         """Return the names of all databases, in order."""
-        ours = [table.c.database_name for table in (_TABLES, _DATABASES)]
+        ours = [table.c.database_name for table in _IN_DATABASES]
         asked = sa.union(*(sa.select(name).where(name.table.c.catalog_key == self.key) for name in ours))
         return sorted(name for (name,) in self._rows(asked))
 
@@ -118,7 +138,7 @@ class SqlDatabase:
         asked = sa.union(
             *(
                 sa.select(table.c.database_name).where(table.c.catalog_key == self.key, table.c.database_name == name)
-                for table in (_TABLES, _DATABASES)
+                for table in _IN_DATABASES
             )
         )
         return (name,) in {tuple(row) for row in self._rows(asked)}
@@ -130,8 +150,8 @@ class SqlDatabase:
             self._insert(_DATABASES, row)
 
     def remove_database(self, name: str) -> None:
-        """Forget a database and all its tables."""
-        for table in (_TABLES, _OPTIONS, _DATABASES):
+        """Forget a database and all that it has."""
+        for table in (_TABLES, _OPTIONS, VIEWS, FUNCTIONS, _DATABASES):
             self._run(sa.delete(table).where(table.c.catalog_key == self.key, table.c.database_name == name))
 
     # tables
@@ -194,6 +214,48 @@ class SqlDatabase:
             if len(key) <= _NAME and len(value) <= _VALUE:
                 self._insert(_OPTIONS, {**named, "property_key": key, "property_value": value})
 
+    # views and functions
+
+    def objects(self, of: sa.Table, database: str) -> list[str]:
+        """Return the names of the views or functions of a database, in order.
+
+        Args:
+            of: `VIEWS` or `FUNCTIONS`.
+        """
+        asked = sa.select(_name_of(of), of.c.database_name).where(
+            of.c.catalog_key == self.key, of.c.database_name == database
+        )
+        return sorted(name for name, found in self._rows(asked) if found == database)
+
+    def object(self, of: sa.Table, database: str, name: str) -> str | None:
+        """Return the definition of a view or function; None: there is none."""
+        asked = sa.select(of.c.database_name, _name_of(of), _text_of(of)).where(self._names(of, database, name))
+        return next((text for *found, text in self._rows(asked) if found == [database, name]), None)
+
+    def add_object(self, of: sa.Table, database: str, name: str, text: str) -> bool:
+        """Note a view or function; return False if the name is taken."""
+        row = {"catalog_key": self.key, "database_name": database, _name_of(of).name: name, _text_of(of).name: text}
+        return self._insert(of, row)
+
+    def change_object(self, of: sa.Table, database: str, name: str, text: str) -> bool:
+        """Note another definition; return whether there is such a view or function."""
+        return self._run(sa.update(of).where(self._names(of, database, name)).values({_text_of(of).name: text})) > 0
+
+    def remove_object(self, of: sa.Table, database: str, name: str) -> bool:
+        """Forget a view or function; return whether it was noted."""
+        return self._run(sa.delete(of).where(self._names(of, database, name))) > 0
+
+    def rename_object(self, of: sa.Table, old: tuple[str, str], new: tuple[str, str]) -> bool | None:
+        """Note another name; return whether there is such a view or function. None: the new name is taken."""
+        named = {"database_name": new[0], _name_of(of).name: new[1]}
+        try:
+            return self._run(sa.update(of).where(self._names(of, *old)).values(named)) > 0
+        except sa.exc.IntegrityError:
+            return None
+
+    def _names(self, of: sa.Table, database: str, name: str) -> sa.ColumnElement[bool]:
+        return sa.and_(of.c.catalog_key == self.key, of.c.database_name == database, _name_of(of) == name)
+
     # locks
 
     @contextmanager
@@ -248,8 +310,15 @@ class SqlDatabase:
             return list(connection.execute(asked))
 
     def _run(self, statement: Any) -> int:
-        with self._told("write to"), _engine(os.getpid(), self.url).connect() as connection:
-            return int(connection.execute(statement).rowcount)
+        with self._told("write to"):
+            for attempt in _DEADLOCKED.each():
+                try:
+                    with _engine(os.getpid(), self.url).connect() as connection:
+                        return int(connection.execute(statement).rowcount)
+                except sa.exc.OperationalError as error:
+                    if attempt.is_last or _DEADLOCK not in getattr(error.orig, "args", ()):
+                        raise
+        raise AssertionError("the last attempt returns or raises")
 
     @contextmanager
     def _told(self, verb: str) -> Iterator[None]:
@@ -263,6 +332,20 @@ class SqlDatabase:
                 f"cannot {verb} the catalog database '{self}': {reason}. Files of tables are as they were.",
                 path=str(self),
             ) from error
+
+
+_IN_DATABASES: Final = (_TABLES, _DATABASES, VIEWS, FUNCTIONS)
+"""Whatever has a row in one of these makes a database exist."""
+
+
+def _name_of(of: sa.Table) -> sa.Column[str]:
+    found: sa.Column[str] = list(of.c)[2]
+    return found
+
+
+def _text_of(of: sa.Table) -> sa.Column[str]:
+    found: sa.Column[str] = list(of.c)[3]
+    return found
 
 
 @functools.lru_cache(maxsize=16)

@@ -4,6 +4,9 @@ Tables lie in the warehouse as those of the file system catalog do. A table exis
 the row and go after it, so that a process that stops in between leaves files without a row, which nobody takes for a
 table: a new table of that name is refused, and `drop_table` removes them.
 
+Tables and views share their names, and each kind has rows of its own. So whoever takes a name holds its lock, looks for
+the other kind, and adds the row, as other engines do.
+
 Each schema and snapshot passes by a guard, which holds the lock of the table while it is created (`lock.enabled`), as
 other engines do, and notes the options of a new schema.
 """
@@ -11,21 +14,24 @@ other engines do, and notes the options of a new schema.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
 
+from merganser.catalogs.definitions import Function, View, function_of, view_of
 from merganser.catalogs.filesystem import FileSystem
 from merganser.catalogs.names import TableName
-from merganser.catalogs.sql_database import SqlDatabase
-from merganser.errors import AlreadyExistsError, MerganserError
+from merganser.catalogs.sql_database import FUNCTIONS, VIEWS, SqlDatabase
+from merganser.errors import AlreadyExistsError, MerganserError, NotFoundError
 from merganser.meta.schemas import SchemaStore
 from merganser.schema.table_schema import TableSchema, from_json
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
 from merganser.storage.protocol import Storage
 
+T = TypeVar("T", View, Function)
 _DECIDES: Final = re.compile(r"/([^/]+)\.db/([^/.][^/]*)/(?:branch/branch-[^/]+/)?(snapshot|schema)/\3-\d+")
 """What a path ends with, behind the warehouse: the file that makes a commit or an alter."""
 
@@ -74,6 +80,11 @@ class SqlMetastore:
         """Reads and commits to the tables."""
         return self.files.env
 
+    @property
+    def definitions(self) -> SqlDefinitions:
+        """Views and functions."""
+        return SqlDefinitions(self.rows)
+
     def check(self) -> None:
         """Look whether the warehouse can be read."""
         self.files.check()
@@ -117,7 +128,8 @@ class SqlMetastore:
         return self.has_table(name)
 
     def check_free(self, name: TableName) -> None:
-        """Refuse a name if files lie in its directory."""
+        """Refuse a name if files lie in its directory, or if it is that of a view."""
+        self._check_no_view(name)
         if self.files.has_table(name):
             raise AlreadyExistsError(
                 f"cannot create table '{name}': the catalog at '{self.rows}' has no such table, and files of one are "
@@ -132,12 +144,16 @@ class SqlMetastore:
     def create_table(self, name: TableName, schema: TableSchema) -> TableSchema:
         """Create a table without rows."""
         made = self.files.create_table(name, schema)
-        self.rows.add_table(name.database, name.table)
+        try:
+            self._add(name)
+        except AlreadyExistsError:
+            self.files.drop_table(name)
+            raise
         return made
 
     def add_table(self, name: TableName) -> None:
         """Note a table whose files were moved to its directory."""
-        self.rows.add_table(name.database, name.table)
+        self._add(name)
         newest = SchemaStore(TablePaths(self.root(name)), self.env).latest()
         if newest is not None:
             self.rows.note_options(name.database, name.table, _properties(newest))
@@ -149,8 +165,152 @@ class SqlMetastore:
 
     def rename_table(self, old: TableName, new: TableName) -> None:
         """Rename a table and its directory."""
-        self.files.rename_table(old, new)
-        self.rows.rename_table((old.database, old.table), (new.database, new.table))
+        with self.rows.lock(new.database, new.table):
+            self._check_no_view(new)
+            self.files.rename_table(old, new)
+            self.rows.rename_table((old.database, old.table), (new.database, new.table))
+
+    def _add(self, name: TableName) -> None:
+        with self.rows.lock(name.database, name.table):
+            self._check_no_view(name)
+            self.rows.add_table(name.database, name.table)
+
+    def _check_no_view(self, name: TableName) -> None:
+        if self.rows.object(VIEWS, name.database, name.table) is not None:
+            raise AlreadyExistsError(
+                f"no table can be called '{name}': there is a view '{name}', and tables and views share their names. "
+                f"Nothing was changed. Choose another name, or drop the view: catalog.drop_view('{name}').",
+                view=str(name),
+            )
+
+
+@dataclass(frozen=True)
+class SqlDefinitions:
+    """Views and functions that an SQL database holds; see `Definitions`."""
+
+    rows: SqlDatabase
+
+    # views
+
+    def views(self, database: str) -> list[str]:
+        """Return the names of the views of a database, in order."""
+        return self.rows.objects(VIEWS, database)
+
+    def view(self, name: TableName) -> View | None:
+        """Return a view; None: there is none."""
+        text = self.rows.object(VIEWS, name.database, name.table)
+        return None if text is None else view_of(str(name), text)
+
+    def create_view(self, view: View) -> None:
+        """Create a view."""
+        name = _parts(view.name)
+        with self.rows.lock(*name):
+            self._check_no_table(name, f"cannot create view '{view.name}'")
+            if not self.rows.add_object(VIEWS, *name, _json(view)):
+                raise _taken("view", view.name)
+
+    def replace_view(self, view: View) -> None:
+        """Put a view in the place of another one."""
+        with self.rows.lock(*_parts(view.name)):
+            if not self.rows.change_object(VIEWS, *_parts(view.name), _json(view)):
+                raise _missing("view", view.name)
+
+    def alter_view(self, name: TableName, changes: Sequence[Any]) -> None:
+        """Make changes."""
+        self._alter(VIEWS, "view", name, self.view, changes)
+
+    def drop_view(self, name: TableName) -> bool:
+        """Remove a view."""
+        with self.rows.lock(name.database, name.table):
+            return self.rows.remove_object(VIEWS, name.database, name.table)
+
+    def rename_view(self, old: TableName, new: TableName) -> None:
+        """Rename a view."""
+        with self._locks(old, new):
+            self._check_no_table((new.database, new.table), f"cannot rename view '{old}' to '{new}'")
+            renamed = self.rows.rename_object(VIEWS, (old.database, old.table), (new.database, new.table))
+        if renamed is None:
+            raise _taken("view", str(new))
+        if not renamed:
+            raise _missing("view", str(old))
+
+    # functions
+
+    def functions(self, database: str) -> list[str]:
+        """Return the names of the functions of a database, in order."""
+        return self.rows.objects(FUNCTIONS, database)
+
+    def function(self, name: TableName) -> Function | None:
+        """Return a function; None: there is none."""
+        text = self.rows.object(FUNCTIONS, name.database, name.table)
+        return None if text is None else function_of(str(name), text)
+
+    def create_function(self, function: Function) -> None:
+        """Create a function."""
+        if not self.rows.add_object(FUNCTIONS, *_parts(function.name), _json(function)):
+            raise _taken("function", function.name)
+
+    def replace_function(self, function: Function) -> None:
+        """Put a function in the place of another one."""
+        if not self.rows.change_object(FUNCTIONS, *_parts(function.name), _json(function)):
+            raise _missing("function", function.name)
+
+    def alter_function(self, name: TableName, changes: Sequence[Any]) -> None:
+        """Make changes."""
+        self._alter(FUNCTIONS, "function", name, self.function, changes)
+
+    def drop_function(self, name: TableName) -> bool:
+        """Remove a function."""
+        return self.rows.remove_object(FUNCTIONS, name.database, name.table)
+
+    # inside
+
+    def _alter(
+        self, of: Any, what: str, name: TableName, read: Callable[[TableName], T | None], changes: Sequence[Any]
+    ) -> None:
+        with self.rows.lock(name.database, name.table):
+            found = read(name)
+            changed = found is not None and self.rows.change_object(
+                of, name.database, name.table, _json(found.altered(changes))
+            )
+        if not changed:
+            raise _missing(what, str(name))
+
+    def _check_no_table(self, name: tuple[str, str], what: str) -> None:
+        if self.rows.has_table(*name):
+            full = ".".join(name)
+            raise AlreadyExistsError(
+                f"{what}: there is a table '{full}', and tables and views share their names. Choose another name.",
+                table=full,
+            )
+
+    @contextlib.contextmanager
+    def _locks(self, *names: TableName) -> Iterator[None]:
+        """Hold the locks of names, taken in their order as other engines do, so that nobody waits for each other."""
+        ordered = sorted({(name.database, name.table) for name in names}, key="\0".join)
+        with contextlib.ExitStack() as held:
+            for name in ordered:
+                held.enter_context(self.rows.lock(*name))
+            yield
+
+
+def _parts(name: str) -> tuple[str, str]:
+    database, _, own = name.partition(".")
+    return database, own
+
+
+def _json(value: View | Function) -> str:
+    return json.dumps(value.to_json(), ensure_ascii=False)
+
+
+def _taken(what: str, name: str) -> AlreadyExistsError:
+    return AlreadyExistsError(f"{what} '{name}' already exists. Choose another name, or replace it.", **{what: name})
+
+
+def _missing(what: str, name: str) -> NotFoundError:
+    return NotFoundError(
+        f"there is no {what} '{name}': it was dropped or renamed. Nothing was changed.", **{what: name}
+    )
 
 
 def _properties(schema: TableSchema) -> Mapping[str, str]:

@@ -28,7 +28,8 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as s
 from sqlglot import exp
 
-from merganser.errors import InvalidInputError, NotFoundError
+from merganser.catalogs.definitions import View
+from merganser.errors import InvalidInputError, MerganserError, NotFoundError
 from merganser.expr.setting import Setting
 from merganser.expr.text import Dialect, digits_of
 from merganser.handle.editing import delete_computed
@@ -55,7 +56,8 @@ from merganser.spark.stream_source import read_stream
 from merganser.spark.types import TIME_AS, arrow_schema_of, frame_of_arrow, spark_batches, spark_schema
 from merganser.spark.words import spark_words
 from merganser.sql import rows as inserts
-from merganser.sql.engine import Assigned, Relation, check_stored
+from merganser.sql.assigning import check_columns, check_stored
+from merganser.sql.engine import Assigned, Relation
 from merganser.sql.lineage import Use, alias_of, table_nodes, uses
 from merganser.sql.query.keys import looked_up
 from merganser.sql.result import Result
@@ -64,6 +66,7 @@ from merganser.sql.sources import FUNCTIONS, Sources, fields_of
 from merganser.sql.state import MAX_ROWS, MEMORY, TIME_ZONE, TIMEOUT, State
 from merganser.sql.statements import Insert, Statement
 from merganser.sql.trees import TEXT, hinted
+from merganser.sql.view_texts import tree_of
 
 _LOCAL_BYTES: Final = 512 << 10
 """Tables and results of up to this size are handled by the driver: a job of Python tasks takes half a second."""
@@ -246,8 +249,15 @@ class OnSpark:
 
     def query(self, state: State, tree: exp.Expression, into: Table | None = None) -> Relation:
         """Return the rows of a query as a DataFrame, planned now."""
+        return self._query(state, tree, Sources(state, into), into)
+
+    def described(self, state: State, tree: exp.Expression) -> tuple[Sequence[str], Sequence[t.DataType]]:
+        """Return the names and types of the columns of a query."""
+        relation = self.query(state, tree)
+        return relation.names, list(relation.types)
+
+    def _query(self, state: State, tree: exp.Expression, sources: Sources, into: Table | None) -> Relation:
         tree = tree.copy()
-        sources = Sources(state, into)
         references, foreign = self._references(state, tree, sources)
         read = [
             field
@@ -263,7 +273,10 @@ class OnSpark:
             self._needs_times = True
         frames, local = {}, not foreign
         for i, reference in enumerate(references):
-            frame, few = self._frame(state, sources, reference)
+            if isinstance(reference.handle, View):
+                frame, few = self._view(sources, reference.handle, reference.use.columns, into)
+            else:
+                frame, few = self._frame(state, sources, reference)
             frames[f"{_VIEW}{i}"] = frame
             local = local and few
         texts = _texts(tree, [reference.node for reference in references])
@@ -318,6 +331,23 @@ class OnSpark:
         with suppress(PySparkException):
             return bool(self._spark.catalog.tableExists(".".join(t.quoted(part.name) for part in node.parts)))
         return False
+
+    def _view(self, sources: Sources, view: View, columns: Sequence[str], into: Table | None) -> tuple[DataFrame, bool]:
+        """Return the columns of a view that are needed, and whether the driver has its rows."""
+        state = sources.state.inside(view.name)
+        try:
+            relation = self._query(state, tree_of(state, view), sources.inside(state), into)
+            check_columns(view, relation.names, list(relation.types))
+        except MerganserError as error:
+            error.message = f"cannot read the view '{view.name}': {error.message}"
+            raise
+        frame = relation.rows.frame.toDF(*(f"c{i}" for i in range(len(view.fields))))
+        shown = []
+        for i, (given, field_of) in enumerate(zip(frame.schema.fields, view.fields, strict=True)):
+            if field_of.name in columns or not columns:
+                kind, item = _spark_type(field_of), f.col(f"c{i}")
+                shown.append((item if given.dataType == kind else item.cast(kind)).alias(field_of.name))
+        return frame.select(*shown), relation.rows.local
 
     def _frame(self, state: State, sources: Sources, reference: _Reference) -> tuple[DataFrame, bool]:
         """Return the rows of a reference, and whether the driver has them."""
@@ -383,18 +413,22 @@ class OnSpark:
 
     def explain(self, state: State, tree: exp.Expression) -> str:
         """Return what a query reads and skips of the tables of the catalog; the rest is the plan of Spark."""
-        sources = Sources(state)
-        references, foreign = self._references(state, tree.copy(), sources)
-        lines = []
+        return "\n".join(self._explained(tree, Sources(state))) or "no table is read"
+
+    def _explained(self, tree: exp.Expression, sources: Sources) -> Iterator[str]:
+        references, foreign = self._references(sources.state, tree.copy(), sources)
         for each in references:
+            if isinstance(each.handle, View):
+                state = sources.state.inside(each.handle.name)
+                yield from self._explained(tree_of(state, each.handle), sources.inside(state))
+                continue
             columns = each.use.columns or _cheapest(fields_of(each.handle, each.travel))
             scan = sources.scan(each.handle, each.travel, columns, each.use.where, each.use.limit)
-            lines.append(f"read {each.handle.name}")
+            yield f"read {each.handle.name}"
             explain = getattr(scan, "explain", None)
-            lines.append(str(explain()) if explain is not None else f"columns  {', '.join(columns)}")
+            yield str(explain()) if explain is not None else f"columns  {', '.join(columns)}"
         if foreign:
-            lines.append("read tables of Spark")
-        return "\n".join(lines) or "no table is read"
+            yield "read tables of Spark"
 
     # changes
 

@@ -8,23 +8,25 @@ from typing import Any, Final
 from sqlglot import exp
 
 from merganser import changes as ch
+from merganser.catalogs.definitions import SPARK, Function, View, definition_of
 from merganser.catalogs.names import SYSTEM
 from merganser.codec.binary_row import deserialize
-from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedError
+from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from merganser.expr.setting import Setting
 from merganser.handle.table import Table
 from merganser.meta.table_state import MetaReader
 from merganser.options.registry import did_you_mean, is_of_a_table
 from merganser.options.write import KAFKA_TOPIC
 from merganser.schema import types as t
-from merganser.schema.arrow import arrow_type
-from merganser.schema.types_text import UNNUMBERED
+from merganser.schema.types_text import UNNUMBERED, number_fields
 from merganser.sql import statements as s
+from merganser.sql.calls import checked, with_session
 from merganser.sql.engine import Engine
 from merganser.sql.literals import default_text, spelled_spec, value_of
 from merganser.sql.result import Result
 from merganser.sql.rows import insert_into
 from merganser.sql.state import State, no_database
+from merganser.sql.stored import check_stored_type, described, nullable_throughout
 from merganser.sql.unwritten import unwritten
 
 _COMMENT: Final = "comment"
@@ -144,21 +146,14 @@ def _create_as(state: State, engine: Engine, full: str, statement: s.CreateTable
         if statement.if_not_exists:
             return Result()
         raise AlreadyExistsError(f"table '{full}' already exists. Choose another name.", table=full)
-    relation = engine.query(state, statement.query)  # type: ignore[arg-type]
+    relation = engine.query(state, with_session(state, statement.query))  # type: ignore[arg-type]
     fields = [
         t.Field(UNNUMBERED, name, nullable_throughout(kind))
         for name, kind in zip(relation.names, relation.types, strict=True)
     ]
     check_told_apart(fields, f"cannot create '{full}'")
     for field in fields:
-        try:
-            arrow_type(field.type)
-        except UnsupportedError as error:
-            raise UnsupportedError(
-                f"cannot create '{full}': column '{field.name}' of the query is {field.type}, which no table has "
-                "columns of. CAST it.",
-                column=field.name,
-            ) from error
+        check_stored_type(field, f"cannot create '{full}'")
     try:
         with state.catalog.creating(
             full, fields, partition_by=statement.partition_by, options=options, comment=statement.comment
@@ -217,35 +212,107 @@ def _siblings(fields: Sequence[t.Field], path: Sequence[str]) -> Sequence[t.Fiel
     return kind.fields if isinstance(kind, t.Row) else ()
 
 
-def nullable_throughout(kind: t.DataType) -> t.DataType:
-    """Return a type of which every part may be null; keys of maps stay as they are."""
-    kind = kind.with_nullable(True)
-    match kind:
-        case t.Array():
-            return t.Array(element=nullable_throughout(kind.element))
-        case t.Map():
-            return t.Map(key=kind.key, value=nullable_throughout(kind.value))
-        case t.Multiset():
-            return t.Multiset(element=nullable_throughout(kind.element))
-        case t.Row():
-            return t.Row(
-                fields=tuple(
-                    t.Field(f.id, f.name, nullable_throughout(f.type), f.description, f.default) for f in kind.fields
-                )
-            )
-    return kind
-
-
 def _drop_table(state: State, engine: Engine, statement: s.DropTable) -> Result:
     full = state.full(statement.name)
     if "$" in full:
         raise InvalidInputError(f"cannot drop '{full}': it belongs to another table. Use CALL sys.delete_branch.")
     if not statement.if_exists:
-        state.handle(statement.name)
+        if isinstance(state.handle(statement.name), View):
+            raise InvalidInputError(f"cannot drop table '{full}': it is a view. Use DROP VIEW.", table=full)
     elif full.partition(".")[0] not in state.catalog.list_databases():
         return Result()
     state.catalog.drop_table(full, if_exists=statement.if_exists)
     return Result()
+
+
+# views and functions
+
+
+def _is_taken(state: State, name: s.Name) -> bool:
+    """Return whether there is a table or view of a name."""
+    try:
+        state.handle(name)
+    except NotFoundError:
+        return False
+    return True
+
+
+def _create_view(state: State, engine: Engine, statement: s.CreateView) -> Result:
+    full = state.full(statement.name)
+    old = state.catalog.view(full) if statement.must_exist else None
+    if statement.if_not_exists and _is_taken(state, statement.name):
+        return Result()
+    fields, text = described(state, engine, full, statement.query_text, statement.columns, statement.query)
+    state.catalog.create_view(
+        full, text, columns=fields, comment=old.comment if old else statement.comment,
+        options=old.options if old else statement.options, replace=statement.replace,
+        if_not_exists=statement.if_not_exists,
+    )  # fmt: skip
+    return Result()
+
+
+def _alter_view(state: State, engine: Engine, statement: s.AlterView) -> Result:
+    full = state.full(statement.name)
+    there = state.catalog.view(full).options
+    made: list[ch.Change] = [
+        ch.set_comment(value) if key == _COMMENT else ch.set_option(key, value)
+        for key, value in statement.options.items()
+    ]
+    for key in statement.removed:
+        if key == _COMMENT:
+            made.append(ch.set_comment(None))
+        elif key in there:
+            made.append(ch.remove_option(key))
+        elif not statement.if_exists:
+            raise InvalidInputError(
+                f"cannot alter '{full}': it has no property '{key}'. Nothing was changed. Write UNSET TBLPROPERTIES IF "
+                "EXISTS if it may be missing.",
+                table=full,
+            )
+    if made:
+        state.catalog.alter_view(full, made)
+    return Result()
+
+
+def _rename_view(state: State, engine: Engine, statement: s.RenameView) -> Result:
+    old = state.full(statement.name)
+    new = statement.new_name if len(statement.new_name) > 1 else (old.partition(".")[0], *statement.new_name)
+    state.catalog.rename_view(old, state.full(new))
+    return Result()
+
+
+def _drop_view(state: State, engine: Engine, statement: s.DropView) -> Result:
+    full = state.full(statement.name)
+    if not statement.if_exists and not isinstance(state.handle(statement.name), View):
+        raise InvalidInputError(f"cannot drop view '{full}': it is a table. Use DROP TABLE.", table=full)
+    state.catalog.drop_view(full, if_exists=statement.if_exists)
+    return Result()
+
+
+def _create_function(state: State, engine: Engine, statement: s.CreateFunction) -> Result:
+    full = state.full(statement.name)
+    fields = [
+        t.Field(UNNUMBERED, c.name, c.type, c.comment, None if c.default is None else str(c.default.sql("spark")))
+        for c in statement.parameters
+    ]
+    check_told_apart(fields, f"cannot create function '{full}'")
+    definitions = {SPARK: definition_of(statement.expression, full)}
+    returns = None if statement.returns is None else (t.Field(0, full.partition(".")[2], statement.returns),)
+    made = checked(state, engine, Function(full, number_fields(fields)[0], returns, definitions))
+    assert made.returns is not None
+    state.catalog.create_function(
+        full, made.inputs, made.returns[0].type, definitions, comment=statement.comment,
+        deterministic=statement.deterministic, replace=statement.replace, if_not_exists=statement.if_not_exists,
+    )  # fmt: skip
+    return Result()
+
+
+def _drop_function(state: State, engine: Engine, statement: s.DropFunction) -> Result:
+    state.catalog.drop_function(state.full(statement.name), if_exists=statement.if_exists)
+    return Result()
+
+
+# tables
 
 
 def _rename_table(state: State, engine: Engine, statement: s.RenameTable) -> Result:
@@ -459,5 +526,7 @@ RUNS: Final[dict[type[s.Statement], Callable[..., Result]]] = {
     s.RenameColumn: _rename_column, s.AlterColumn: _alter_column, s.SetOptions: _set_options,
     s.ResetOptions: _reset_options, s.AddPrimaryKey: _add_primary_key, s.DropPartitions: _drop_partitions,
     s.Compact: _compact, s.ClusterInto: _cluster_into, s.CreateTag: _create_tag, s.DeleteTags: _delete_tags,
-    s.RenameTag: _rename_tag, s.Analyze: _analyze, s.Truncate: _truncate,
+    s.CreateView: _create_view, s.AlterView: _alter_view, s.RenameView: _rename_view, s.DropView: _drop_view,
+    s.CreateFunction: _create_function, s.DropFunction: _drop_function, s.RenameTag: _rename_tag,
+    s.Analyze: _analyze, s.Truncate: _truncate,
 }  # fmt: skip

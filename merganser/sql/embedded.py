@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from merganser.catalogs.definitions import View
 from merganser.codec.binary_row import arrow_to_stored
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.expr import build
@@ -23,13 +24,15 @@ from merganser.options.option import BYTES, DURATION
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, nullable_schema
 from merganser.sql import rows as inserts
-from merganser.sql.engine import Assigned, Relation, check_stored
+from merganser.sql.assigning import check_stored
+from merganser.sql.engine import Assigned, Relation
 from merganser.sql.lineage import table_nodes
-from merganser.sql.query import Batches, Limits, Running, Source, bind, run
+from merganser.sql.query import Batches, Limits, Running, Source, Stored, bind, run
 from merganser.sql.result import Result
 from merganser.sql.sources import FUNCTIONS, Sources
 from merganser.sql.state import MAX_ROWS, MEMORY, TIMEOUT, State
 from merganser.sql.statements import Insert
+from merganser.sql.view_texts import tree_of
 from merganser.write.target import first_outside
 
 
@@ -49,7 +52,7 @@ class Embedded:
         state: State,
         tree: exp.Expression,
         into: Table | None = None,
-        resolve: Callable[[exp.Table], Source] | None = None,
+        resolve: Callable[[exp.Table], Source | Stored] | None = None,
     ) -> Relation:
         """Return the rows of a query.
 
@@ -67,6 +70,10 @@ class Embedded:
         limits = Limits(_seconds(state), _bytes(state))
         reader = run(bound, limits, running=self._running)
         return Relation(bound.names, bound.types, reader, sources)
+
+    def described(self, state: State, tree: exp.Expression) -> tuple[Sequence[str], Sequence[t.DataType]]:
+        bound = bind(tree, Sources(state).source, setting_of(state))
+        return bound.names, bound.types
 
     def compute(self, relation: Relation) -> None:
         for _ in relation.rows:
@@ -141,7 +148,12 @@ def _reads_on(state: State, tree: exp.Expression) -> bool:
         function = node.this.name.lower() if isinstance(node.this, exp.Anonymous) else ""
         if isinstance(node.this, exp.Func) and function not in FUNCTIONS:
             continue
-        if isinstance(sources.found(node)[0], Table | TableView):
+        handle = sources.found(node)[0]
+        if isinstance(handle, View):
+            inner = state.inside(handle.name)
+            if _reads_on(inner, tree_of(inner, handle)):
+                return True
+        elif isinstance(handle, Table | TableView):
             return True
     return False
 

@@ -9,12 +9,8 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from merganser.errors import InvalidInputError
-from merganser.expr import build
-from merganser.expr.tree import Column
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
-from merganser.scan.rows import counted
 from merganser.schema import types as t
 from merganser.sql.result import Result
 from merganser.sql.sources import Sources
@@ -58,36 +54,6 @@ class Assigned:
     inside: bool = False
 
 
-def check_stored(name: str, given: t.DataType, kind: t.DataType, *inside: str) -> None:
-    """Check that values of a type can be stored in a column of another one, as Spark's INSERT does; also nested ones.
-
-    Args:
-        name: what messages call the value.
-        inside: the place within it.
-
-    Raises:
-        InvalidInputError: not without a cast.
-    """
-    match given, kind:
-        case t.Row(fields=fields), t.Row(fields=wanted):
-            if len(fields) != len(wanted):
-                raise InvalidInputError(
-                    f"cannot store '{'.'.join((name, *inside))}' in a column of type {kind.with_nullable(True)}: the "
-                    f"value has {counted(len(fields), 'field')}, the column {len(wanted)}"
-                )
-            for field, to in zip(fields, wanted, strict=True):
-                check_stored(name, field.type, to.type, *inside, to.name)
-        case t.Array(element=element), t.Array(element=wanted_element):
-            check_stored(name, element, wanted_element, *inside, "element")
-        case t.Map(), t.Map():
-            check_stored(name, given.key, kind.key, *inside, "key")
-            check_stored(name, given.value, kind.value, *inside, "value")
-        case (t.Map(), t.Multiset()) | (t.Array(), t.Vector()):
-            pass  # the write checks them
-        case _:
-            build.assigned(Column((name, *inside), given), kind.with_nullable(True))
-
-
 class Engine(Protocol):
     """Runs queries and changes rows."""
 
@@ -97,6 +63,9 @@ class Engine(Protocol):
         Args:
             into: the table that they change; None: none.
         """
+
+    def described(self, state: State, tree: exp.Expression) -> tuple[Sequence[str], Sequence[t.DataType]]:
+        """Return the names and types of the columns of a query, which is not run."""
 
     def compute(self, relation: Relation) -> None:
         """Compute the rows of a relation, for the error that one of them raises."""

@@ -16,12 +16,13 @@ from merganser.errors import InvalidInputError
 from merganser.schema.arrow import arrow_type, fields_from_arrow
 from merganser.schema.types import DataType, is_nested
 from merganser.sql import statements as s
+from merganser.sql.calls import with_session
 from merganser.sql.embedded import Embedded
 from merganser.sql.engine import Relation
 from merganser.sql.parse import parse
 from merganser.sql.query import Held, Source
 from merganser.sql.result import Result
-from merganser.sql.rows import insert, insert_columns, with_session, without_defaults
+from merganser.sql.rows import insert, insert_columns, without_defaults
 from merganser.sql.sources import Sources
 from merganser.sql.state import State
 from merganser.sql.unwritten import rows_of_values, unwritten

@@ -20,13 +20,11 @@ from merganser.schema.types_text import parse_type
 from merganser.sql import statements as s
 from merganser.sql.alter import alteration
 from merganser.sql.literals import value_of
-from merganser.sql.tokens import Cursor, Piece, pieces
+from merganser.sql.stored_statements import create_function, create_view, view_alteration
+from merganser.sql.tokens import Cursor, Piece, fail, pieces
 from merganser.sql.trees import Texts, hint_options, option_key, option_pairs, option_value
 
 _UTC: Final = Setting()
-_SHOWN: Final = (
-    "TABLES", "DATABASES", "SCHEMAS", "PARTITIONS", "COLUMNS", "TAGS", "BRANCHES", "TBLPROPERTIES", "CREATE",
-)  # fmt: skip
 _USING: Final = ("paimon", "merganser")
 
 
@@ -61,6 +59,26 @@ def _statement(piece: Piece, parameters: dict[str, Any]) -> s.Statement:
     found = reader.statement()
     reader.end()
     return found
+
+
+def parse_expression(text: str) -> exp.Expression:
+    """Return the tree of an expression.
+
+    Raises:
+        SqlSyntaxError: the text is none.
+    """
+    return _expression(text).copy()
+
+
+@lru_cache(maxsize=256)
+def _expression(text: str) -> exp.Expression:
+    found = pieces(text)
+    if len(found) != 1:
+        fail(text, 0, "expected one expression.")
+    reader = Reader(found[0], {})
+    tree = reader.expression()
+    reader.end()
+    return tree
 
 
 class Reader(Cursor):
@@ -191,8 +209,12 @@ class Reader(Cursor):
 
 def _create(reader: Reader) -> s.Statement:
     replace = reader.take("OR", "REPLACE")
-    if reader.word() in ("TEMPORARY", "TEMP", "VIEW", "FUNCTION", "CATALOG", "MATERIALIZED", "EXTERNAL"):
+    if reader.word() in ("TEMPORARY", "TEMP", "GLOBAL", "CATALOG", "MATERIALIZED", "EXTERNAL"):
         reader.fail(f"CREATE {reader.word()} is not supported")
+    if reader.take("VIEW"):
+        return create_view(reader, replace=replace)
+    if reader.take("FUNCTION"):
+        return create_function(reader, replace=replace)
     if reader.take("DATABASE") or reader.take("SCHEMA"):
         absent = reader.if_not_exists()
         name = reader.dotted("the name of a database")
@@ -204,7 +226,7 @@ def _create(reader: Reader) -> s.Statement:
     if replace:
         reader.fail("CREATE OR REPLACE TABLE is not supported. Use INSERT OVERWRITE, or DROP TABLE first")
     if not reader.take("TABLE"):
-        reader.fail_with_nearest(("TABLE", "DATABASE", "SCHEMA"))
+        reader.fail_with_nearest(("TABLE", "VIEW", "FUNCTION", "DATABASE", "SCHEMA"))
     absent = reader.if_not_exists()
     name = reader.dotted("the name of a table")
     columns: list[s.ColumnDef] = []
@@ -294,10 +316,16 @@ def _drop(reader: Reader) -> s.Statement:
         if not cascade:
             reader.take("RESTRICT")
         return s.DropDatabase(name, exists, cascade, text=reader.piece.source)
-    if reader.word() in ("VIEW", "FUNCTION", "CATALOG", "TEMPORARY", "MATERIALIZED"):
+    if reader.word() in ("CATALOG", "TEMPORARY", "MATERIALIZED"):
         reader.fail(f"DROP {reader.word()} is not supported")
+    if reader.take("VIEW"):
+        exists = reader.if_exists()
+        return s.DropView(reader.dotted("the name of a view"), exists, text=reader.piece.source)
+    if reader.take("FUNCTION"):
+        exists = reader.if_exists()
+        return s.DropFunction(reader.dotted("the name of a function"), exists, text=reader.piece.source)
     if not reader.take("TABLE"):
-        reader.fail_with_nearest(("TABLE", "DATABASE", "SCHEMA"))
+        reader.fail_with_nearest(("TABLE", "VIEW", "FUNCTION", "DATABASE", "SCHEMA"))
     exists = reader.if_exists()
     name = reader.dotted("the name of a table")
     reader.take("PURGE")
@@ -305,8 +333,10 @@ def _drop(reader: Reader) -> s.Statement:
 
 
 def _alter(reader: Reader) -> s.Statement:
-    if reader.word() in ("DATABASE", "SCHEMA", "VIEW", "CATALOG", "FUNCTION"):
+    if reader.word() in ("DATABASE", "SCHEMA", "CATALOG", "FUNCTION"):
         reader.fail(f"ALTER {reader.word()} is not supported")
+    if reader.take("VIEW"):
+        return view_alteration(reader, reader.dotted("the name of a view"))
     reader.expect("TABLE")
     return alteration(reader, reader.dotted("the name of a table"))
 
@@ -517,8 +547,12 @@ def _describe(reader: Reader) -> s.Statement:
         name = reader.dotted("the name of a table")
         spec = reader.spec() if reader.take("PARTITION") else None
         return s.DescribeDetail(name, spec, text=reader.piece.source)
-    if reader.word() in ("DATABASE", "SCHEMA", "FUNCTION", "CATALOG") and reader.word(1):
+    if reader.word() in ("DATABASE", "SCHEMA", "CATALOG") and reader.word(1):
         reader.fail(f"DESCRIBE {reader.word()} is not supported")
+    if reader.word() == "FUNCTION" and reader.word(1) not in ("", "."):
+        reader.at += 1
+        extended = bool(reader.word(1)) and reader.take("EXTENDED")
+        return s.DescribeFunction(reader.dotted("the name of a function"), extended, text=reader.piece.source)
     if reader.word(1):
         reader.take("TABLE")
     extended = bool(reader.word(1)) and (reader.take("EXTENDED") or reader.take("FORMATTED"))
@@ -530,8 +564,13 @@ def _describe(reader: Reader) -> s.Statement:
 def _show(reader: Reader) -> s.Statement:
     source = reader.piece.source
     what = reader.one_of(
-        "TABLES", "DATABASES", "SCHEMAS", "PARTITIONS", "COLUMNS", "TAGS", "BRANCHES", "TBLPROPERTIES", "CREATE"
-    )
+        "TABLES", "VIEWS", "DATABASES", "SCHEMAS", "PARTITIONS", "COLUMNS", "TAGS", "BRANCHES", "TBLPROPERTIES",
+        "CREATE", "FUNCTIONS", "USER", "ALL", "SYSTEM",
+    )  # fmt: skip
+    if what in ("USER", "ALL", "SYSTEM"):
+        if what == "SYSTEM":
+            reader.fail("SHOW SYSTEM FUNCTIONS is not supported: the pages of Spark list them")
+        what = reader.one_of("FUNCTIONS")
     if what in ("DATABASES", "SCHEMAS"):
         reader.take("LIKE")
         return s.ShowDatabases(None if reader.done else reader.string("a pattern"), text=source)
@@ -539,8 +578,12 @@ def _show(reader: Reader) -> s.Statement:
         database = reader.dotted("a database") if reader.take("IN") or reader.take("FROM") else None
         reader.take("LIKE")
         return s.ShowTables(database, None if reader.done else reader.string("a pattern"), text=source)
+    if what in ("VIEWS", "FUNCTIONS"):
+        database = reader.dotted("a database") if reader.take("IN") or reader.take("FROM") else None
+        reader.take("LIKE")
+        return s.ShowStored(what, database, None if reader.done else reader.string("a pattern"), text=source)
     if what == "CREATE":
-        reader.expect("TABLE")
+        reader.one_of("TABLE", "VIEW")
         return s.Show("CREATE TABLE", reader.dotted("a table"), text=source)
     reader.take("IN") or reader.take("FROM")
     name = reader.dotted("a table")

@@ -21,13 +21,14 @@ from merganser.rules.compacting import hides_level_0
 from merganser.scan.rows import counted
 from merganser.schema import types as t
 from merganser.sql import statements as s
+from merganser.sql.calls import changed, with_session
 from merganser.sql.dialect import Queries
 from merganser.sql.engine import Assigned, Engine, Relation
 from merganser.sql.literals import spelled_spec, value_of
 from merganser.sql.query.kinds import is_fine
 from merganser.sql.result import Result, rows_of
 from merganser.sql.state import State
-from merganser.sql.trees import MARK, TEXT
+from merganser.sql.trees import MARK
 from merganser.sql.unwritten import at_value, unwritten
 
 _NEW: Final = "_new_"
@@ -37,32 +38,6 @@ _NESTED: Final = ("array", "map", "named_struct", "struct")
 def _query(state: State, engine: Engine, statement: s.Query) -> Result:
     tree = with_session(state, statement.tree)
     return Result(engine.result(state, engine.query(state, tree)), has_rows=True)
-
-
-def with_session(state: State, tree: exp.Expression) -> exp.Expression:
-    """Return a tree in which functions of the session are literals."""
-
-    def change(node: exp.Expression) -> exp.Expression:
-        name = node.name.lower() if isinstance(node, exp.Anonymous) and not node.expressions else ""
-        if name in ("current_database", "current_schema"):
-            return _named(node, exp.Literal.string(state.database))
-        if name == "current_catalog":
-            return _named(node, exp.Literal.string(state.catalog_name))
-        return node
-
-    return changed(tree, change)
-
-
-def changed(tree: exp.Expression, change: Callable[[exp.Expression], exp.Expression]) -> exp.Expression:
-    """Return a transformed copy of a tree, which has its text only if nothing was changed."""
-    made: exp.Expression = tree.copy().transform(change)
-    if made != tree:
-        made.meta.pop(TEXT, None)
-    return made
-
-
-def _named(node: exp.Expression, value: exp.Expression) -> exp.Expression:
-    return exp.alias_(value, node.sql("spark").lower()) if isinstance(node.parent, exp.Select) else value
 
 
 # INSERT
@@ -281,10 +256,10 @@ def assignments(
             values[column] = _default_of(field, with_session(state, value))
         else:
             inner.setdefault(field.name, []).append((parts[1:], with_session(state, value)))
-    for column, changed in inner.items():
+    for column, parts_of in inner.items():
         kind = fields[column.lower()].type
         start = exp.column(exp.to_identifier(column, quoted=True), exp.to_identifier(qualifier, quoted=True))
-        values[column] = _row_with(start, kind, changed, f"cannot update '{table.name}'", column)
+        values[column] = _row_with(start, kind, parts_of, f"cannot update '{table.name}'", column)
     return values, bool(inner)
 
 

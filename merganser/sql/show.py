@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from merganser.catalogs.definitions import View
 from merganser.catalogs.names import SYSTEM
 from merganser.codec.binary_row import deserialize
 from merganser.errors import InvalidInputError, NotFoundError
@@ -54,8 +56,24 @@ def _tables(state: State, engine: Engine, statement: s.ShowTables) -> Result:
     if database not in known:
         raise no_database(database, known)
     fits = _matches(statement.pattern)
-    rows = [[database, name, False] for name in sorted(state.catalog.list_tables(database)) if fits(name)]
+    views = [] if database == SYSTEM else state.catalog.list_views(database)
+    names = sorted([*state.catalog.list_tables(database), *views])
+    rows = [[database, name, False] for name in names if fits(name)]
     return rows_of(["namespace", "tableName", "isTemporary"], rows, [pa.string(), pa.string(), pa.bool_()])
+
+
+def _stored(state: State, engine: Engine, statement: s.ShowStored) -> Result:
+    database = state.database if statement.database is None else state.database_of(statement.database)
+    known = [*state.catalog.list_databases(), SYSTEM]
+    if database not in known:
+        raise no_database(database, known)
+    fits = _matches(statement.pattern)
+    if statement.what == "FUNCTIONS":
+        names = [] if database == SYSTEM else state.catalog.list_functions(database)
+        return rows_of(["function"], [[f"{database}.{name}"] for name in names if fits(name)])
+    names = [] if database == SYSTEM else state.catalog.list_views(database)
+    rows = [[database, name, False] for name in names if fits(name)]
+    return rows_of(["namespace", "viewName", "isTemporary"], rows, [pa.string(), pa.string(), pa.bool_()])
 
 
 def _show(state: State, engine: Engine, statement: s.Show) -> Result:
@@ -63,6 +81,10 @@ def _show(state: State, engine: Engine, statement: s.Show) -> Result:
     match statement.what:
         case "COLUMNS":
             return rows_of(["col_name"], [[field.name] for field in fields_of(handle, {})])
+        case "TBLPROPERTIES" if isinstance(handle, View):
+            return _properties(handle.options, statement.key)
+        case "CREATE TABLE" if isinstance(handle, View):
+            return rows_of(["createtab_stmt"], [[view_text(handle)]])
     table = state.table(statement.name)
     match statement.what:
         case "TAGS":
@@ -70,12 +92,15 @@ def _show(state: State, engine: Engine, statement: s.Show) -> Result:
         case "BRANCHES":
             return rows_of(["branch"], [[name] for name in sorted(branch.name for branch in table.branches.list())])
         case "TBLPROPERTIES":
-            options = dict(table.definition.schema.shown.options)
-            keys = sorted(options) if statement.key is None else [statement.key]
-            return rows_of(["key", "value"], [[key, options.get(key, "<undefined>")] for key in keys])
+            return _properties(table.definition.schema.shown.options, statement.key)
         case "CREATE TABLE":
             return rows_of(["createtab_stmt"], [[create_text(table)]])
     return _partitions(table, statement)
+
+
+def _properties(options: Mapping[str, str], key: str | None) -> Result:
+    keys = sorted(options) if key is None else [key]
+    return rows_of(["key", "value"], [[key, options.get(key, "<undefined>")] for key in keys])
 
 
 def _partitions(table: Table, statement: s.Show) -> Result:
@@ -157,6 +182,22 @@ def create_text(table: Table) -> str:
     return text
 
 
+def view_text(view: View) -> str:
+    """Return a CREATE VIEW that makes a view like this one."""
+    database, _, name = view.name.partition(".")
+    lines = [
+        f"  {_quoted(field.name)}" + ("" if field.description is None else f" COMMENT {_string(field.description)}")
+        for field in view.fields
+    ]
+    text = f"CREATE VIEW {_quoted(database)}.{_quoted(name)} (\n" + ",\n".join(lines) + "\n)"
+    if view.comment:
+        text += f"\nCOMMENT {_string(view.comment)}"
+    if view.options:
+        pairs = ",\n".join(f"  {_string(key)} = {_string(value)}" for key, value in sorted(view.options.items()))
+        text += f"\nTBLPROPERTIES (\n{pairs}\n)"
+    return f"{text}\nAS {view.sql}"
+
+
 def default_literal(field: t.Field) -> str:
     """Return the default of a column as SQL text."""
     if isinstance(field.type, t.Array | t.Map | t.Row):
@@ -194,7 +235,32 @@ def _describe(state: State, engine: Engine, statement: s.Describe) -> Result:
             rows += [[name, str(by_name[name].type), by_name[name].description] for name in handle.partition_by]
         if statement.extended:
             rows += _details(state, handle)
+    elif isinstance(handle, View) and statement.extended:
+        options = ", ".join(f"{key}={value}" for key, value in sorted(handle.options.items()))
+        rows += [["", "", ""], ["# Detailed View Information", "", ""], ["Name", handle.name, ""]]
+        rows += [["Comment", handle.comment or "", ""], ["View Text", handle.sql, ""]]
+        rows += [["View Properties", f"[{options}]", ""]]
     return rows_of(["col_name", "data_type", "comment"], rows)
+
+
+def _describe_function(state: State, engine: Engine, statement: s.DescribeFunction) -> Result:
+    """Describe a function as Spark does."""
+    found = state.catalog.function(state.full(statement.name))
+    kinds = " ".join(sorted({str(each.get("type")) for each in found.definitions.values()}))
+    inputs = [] if found.inputs is None else [f"{field.name} {field.type}" for field in found.inputs]
+    lines = [("Function:", found.name), ("Type:", "SCALAR" if found.sql is not None else kinds or "none")]
+    lines += [("Input:" if i == 0 else "", text) for i, text in enumerate(inputs or ["()"])]
+    if found.returns:
+        lines.append(("Returns:", str(found.returns[0].type)))
+    if statement.extended:
+        if found.comment is not None:
+            lines.append(("Comment:", found.comment))
+        lines.append(("Deterministic:", str(found.deterministic).lower()))
+        bodies = [json.dumps(each, ensure_ascii=False) for each in found.definitions.values()]
+        for i, text in enumerate(bodies if found.sql is None else [found.sql]):
+            lines.append(("Body:" if i == 0 else "", text))
+    width = max(len(name) for name, _ in lines)
+    return rows_of(["function_desc"], [[f"{name:<{width}} {text}".rstrip()] for name, text in lines])
 
 
 def _column(fields: Any, name: str) -> t.Field | None:
@@ -283,6 +349,7 @@ def _reset(state: State, engine: Engine, statement: s.Reset) -> Result:
 
 
 RUNS: Final[dict[type[s.Statement], Callable[..., Result]]] = {
+    s.ShowStored: _stored, s.DescribeFunction: _describe_function,
     s.ShowDatabases: _databases, s.ShowTables: _tables, s.Show: _show, s.Describe: _describe,
     s.DescribeDetail: _detail, s.SetOption: _set, s.Reset: _reset,
 }  # fmt: skip

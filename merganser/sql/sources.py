@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
 from sqlglot import exp
 
+from merganser.catalogs.definitions import View
 from merganser.commit.conflict import Reads
 from merganser.edit.matching import Matching
 from merganser.errors import InvalidInputError, NotFoundError
@@ -29,10 +32,12 @@ from merganser.scan.source import Above, Compacted, Difference, OfPartitions, Pu
 from merganser.scan.system_tables import OF_ONE_SNAPSHOT
 from merganser.schema import types as t
 from merganser.schema.arrow import fields_from_arrow
+from merganser.sql.assigning import check_columns
 from merganser.sql.literals import value_of
-from merganser.sql.query import Source
+from merganser.sql.query import Source, Stored
 from merganser.sql.state import State
 from merganser.sql.trees import hinted
+from merganser.sql.view_texts import tree_of
 
 _TRAVEL: Final = ("scan.snapshot-id", "scan.tag-name", "scan.timestamp", "scan.timestamp-millis", "scan.mode")
 
@@ -58,14 +63,30 @@ class Sources:
         self._newest: dict[tuple[str, str], Snapshot | None] = {}
         self._references: Counter[tuple[str, str]] = Counter()
 
-    def source(self, node: exp.Table) -> Source:
-        """Return what a reference to a table reads.
+    def inside(self, state: State) -> Sources:
+        """Return the same tables for the query of a view, whose names mean what a state of its own says."""
+        made = copy.copy(self)
+        made.state = state
+        return made
+
+    def source(self, node: exp.Table) -> Source | Stored:
+        """Return what a reference to a table or view reads.
 
         Raises:
             NotFoundError: no such table, snapshot or tag.
             InvalidInputError: an option of a hint that does not exist.
         """
-        return self.source_of(node, *self.found(node))
+        handle, travel = self.found(node)
+        if isinstance(handle, View):
+            state = self.state.inside(handle.name)
+            return Stored(
+                handle.name,
+                handle.fields,
+                tree_of(state, handle),
+                self.inside(state).source,
+                partial(check_columns, handle),
+            )
+        return self.source_of(node, handle, travel)
 
     def source_of(self, node: exp.Table, handle: Any, travel: Mapping[str, Any]) -> Source:
         """Return what a reference reads, of which `found` has returned the table."""
@@ -87,6 +108,9 @@ class Sources:
         """
         name, options = self.name_of(node)
         handle = self.state.handle(name, {**self._session_options(name), **options})
+        if isinstance(handle, View):
+            _check_plain(handle, node, options)
+            return handle, {}
         self._references[_place(handle)] += 1
         return handle, self._travel(node, handle)
 
@@ -227,6 +251,24 @@ def base_of(handle: Any) -> Table:
     return handle if isinstance(handle, Table) else handle.base
 
 
+def _check_plain(view: View, node: exp.Table, options: Mapping[str, str]) -> None:
+    """Refuse time travel and hints of a view: they are those of tables.
+
+    Raises:
+        InvalidInputError: the reference has one of them.
+    """
+    for given, what in (
+        (node.args.get("version") or node.args.get("when"), "at a version or a time"),
+        (options, "with options"),
+    ):
+        if given:
+            raise InvalidInputError(
+                f"cannot read '{view.name}' {what}: it is a view. Write it behind a table of the query of the view, or "
+                "read that table itself.",
+                table=view.name,
+            )
+
+
 def _place(handle: Any) -> tuple[str, str]:
     table = base_of(handle)
     return table.path, table.definition.branch if isinstance(table, Table) else ""
@@ -253,6 +295,8 @@ def _until(source: Any, newest: Snapshot) -> Any:
 
 def fields_of(handle: Any, travel: Mapping[str, Any]) -> Sequence[t.Field]:
     """Return the columns of a table, a view or a system table."""
+    if isinstance(handle, View):
+        return handle.fields
     if isinstance(handle, Table) and not travel and not any(key in handle.options for key in _TRAVEL):
         return handle.schema.fields
     scan = read(handle, None, None, None, travel, "UTC")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
+from merganser.catalogs.definitions import Function, View
 from merganser.catalogs.names import SYSTEM, parse_table_name
 from merganser.errors import InvalidInputError, NotFoundError
 from merganser.expr.setting import checked_zone
@@ -41,6 +42,16 @@ class CatalogLike(Protocol):
     def alter_table(self, name: str, changes: Any) -> Table: ...
     def drop_table(self, name: str, if_exists: bool = False) -> None: ...
     def rename_table(self, name: str, new_name: str, no_writers: bool = False) -> None: ...
+    def list_views(self, database: str) -> list[str]: ...
+    def view(self, name: str) -> View: ...
+    def create_view(self, name: str, query: str, **how: Any) -> View: ...
+    def alter_view(self, name: str, changes: Any) -> View: ...
+    def rename_view(self, name: str, new_name: str) -> None: ...
+    def drop_view(self, name: str, if_exists: bool = False) -> None: ...
+    def list_functions(self, database: str) -> list[str]: ...
+    def function(self, name: str) -> Function: ...
+    def create_function(self, name: str, inputs: Any, returns: Any, definition: Any, **how: Any) -> Function: ...
+    def drop_function(self, name: str, if_exists: bool = False) -> None: ...
 
 
 def no_database(name: str, known: Sequence[str]) -> NotFoundError:
@@ -79,12 +90,28 @@ class State:
 
     Attributes:
         catalog_name: the first part of three-part names.
+        reads: views and functions whose text is looked at, the outermost first.
     """
 
     catalog: Any
     catalog_name: str = DEFAULT_CATALOG
     database: str = DEFAULT_DATABASE
     options: dict[str, str] = field(default_factory=dict)
+    reads: tuple[str, ...] = ()
+
+    def inside(self, name: str) -> State:
+        """Return the state for the text of a view or function: its names are those of its own database.
+
+        Args:
+            name: `database.view` or `database.function`.
+
+        Raises:
+            InvalidInputError: the text is that of a view or function that names itself, perhaps through others.
+        """
+        if name in self.reads:
+            chain = " -> ".join((*self.reads[self.reads.index(name) :], name))
+            raise InvalidInputError(f"'{name}' names itself: {chain}. Replace one of them.", table=name)
+        return replace(self, database=name.partition(".")[0], reads=(*self.reads, name))
 
     def set(self, key: str, value: str) -> None:
         """Set an option.
@@ -163,10 +190,10 @@ class State:
             )
 
     def handle(self, name: Name, options: Mapping[str, str] | None = None) -> Any:
-        """Return the table, view or system table of a name.
+        """Return the table, view or system table of a name; a `View` for one that the catalog holds.
 
         Args:
-            options: dynamic options of a hint; those of the session for reads are added by `reading`.
+            options: dynamic options of a hint; those of the session for reads are added by `reading`. Views have none.
 
         Raises:
             NotFoundError: no such catalog, database or table; with the nearest name.
@@ -176,6 +203,8 @@ class State:
         try:
             found = self.catalog.table(full)
         except NotFoundError as error:
+            if error.context.get("view") is not None:
+                return self.catalog.view(full)
             if error.context.get("snapshot") is not None or "branch" in str(error):
                 raise
             raise self._unknown(full, error) from error
@@ -199,6 +228,8 @@ class State:
         plain, dollar, _ = table.partition("$")
         if dollar and plain in tables:
             return error
+        if database != SYSTEM:
+            tables = [*tables, *self.catalog.list_views(database)]
         near = closest(plain, tables)
         hint = (
             f"Did you mean '{near}'?" if near else f"{'It has ' + ', '.join(tables[:5]) if tables else 'It has none'}."
@@ -212,6 +243,12 @@ class State:
             InvalidInputError: the name is that of a view or system table.
         """
         found = self.handle(name, options)
+        if isinstance(found, View):
+            raise InvalidInputError(
+                f"'{found.name}' is a view, and this takes a table. Nothing was changed. Name a table that the view "
+                "reads; ALTER VIEW and DROP VIEW change the view itself.",
+                table=found.name,
+            )
         if not isinstance(found, Table):
             raise InvalidInputError(
                 f"cannot change '{found.name}': it shows what tables hold, and has no rows of its own. Nothing "

@@ -66,6 +66,83 @@ class Use(Statement):
     name: Name
 
 
+# views and functions
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView(Statement):
+    """CREATE VIEW, or ALTER VIEW ... AS.
+
+    Attributes:
+        columns: names and comments; None: those of the query.
+        query_text: the query as written.
+        must_exist: ALTER VIEW, which keeps comment and options.
+    """
+
+    name: Name
+    columns: tuple[tuple[str, str | None], ...] | None
+    query: exp.Expression
+    query_text: str
+    comment: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    replace: bool = False
+    if_not_exists: bool = False
+    must_exist: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterView(Statement):
+    """ALTER VIEW ... SET and UNSET TBLPROPERTIES."""
+
+    name: Name
+    options: Mapping[str, str]
+    removed: tuple[str, ...] = ()
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenameView(Statement):
+    """ALTER VIEW ... RENAME TO."""
+
+    name: Name
+    new_name: Name
+
+
+@dataclass(frozen=True, slots=True)
+class DropView(Statement):
+    """DROP VIEW."""
+
+    name: Name
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateFunction(Statement):
+    """CREATE FUNCTION ... RETURN.
+
+    Attributes:
+        returns: None: the type of the expression.
+        expression: its text.
+    """
+
+    name: Name
+    parameters: tuple[ColumnDef, ...]
+    returns: t.DataType | None
+    expression: str
+    comment: str | None
+    deterministic: bool
+    replace: bool
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropFunction(Statement):
+    """DROP FUNCTION."""
+
+    name: Name
+    if_exists: bool
+
+
 # tables
 
 
@@ -388,6 +465,27 @@ class ShowTables(Statement):
 
     database: Name | None
     pattern: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowStored(Statement):
+    """SHOW VIEWS, and SHOW FUNCTIONS.
+
+    Attributes:
+        what: VIEWS or FUNCTIONS.
+    """
+
+    what: str
+    database: Name | None
+    pattern: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeFunction(Statement):
+    """DESCRIBE FUNCTION."""
+
+    name: Name
+    extended: bool
 
 
 @dataclass(frozen=True, slots=True)

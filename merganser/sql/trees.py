@@ -253,7 +253,7 @@ class Texts:
                 shifts.append((len(out), at))
                 i += length
                 continue
-            if _opens_parameter(tokens, i):
+            if opens_parameter(tokens, i):
                 out += source[at : token.end + 1] + "`" + tokens[i + 1].text.replace("`", "``") + "`"
                 at = tokens[i + 1].end + 1
                 shifts.append((len(out), at))
@@ -335,7 +335,7 @@ def _travel(cursor: Cursor) -> tuple[str, int] | None:
     return None
 
 
-def _opens_parameter(tokens: Sequence[Token], i: int) -> bool:
+def opens_parameter(tokens: Sequence[Token], i: int) -> bool:
     """Return whether a parameter `:name` begins here; its name may be a word of SQL, which sqlglot does not take."""
     if tokens[i].text != ":" or i + 1 == len(tokens) or tokens[i + 1].start != tokens[i].end + 1:
         return False

@@ -49,7 +49,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("erase",),
     # the handle, and tables made of folders and of other tables
     ("handle", "migrate"),
-    ("catalogs.names",),
+    ("catalogs.names", "catalogs.definitions"),
     # statements over a catalog
     ("sql",),
     ("catalogs",),
@@ -121,6 +121,7 @@ IMPORTS_IN_FUNCTIONS: Final[dict[str, str]] = {
     "stream.logged": "readers of JSON, wanted by the same",
     "handle.table": "the same",
     "catalogs.catalog": "SQL: a parser and an engine",
+    "catalogs.definition_verbs": "the same",
     "catalogs.open": "SQLAlchemy, an extra",
     "sql.query.views": "datasets of Arrow, which bring pandas: wanted by queries over tables alone",
     "progress.work": "Rich, wanted by long work alone",

@@ -6,7 +6,7 @@ refused by name. `run` runs it.
 """
 
 from merganser.sql.query.binder import bind
-from merganser.sql.query.bound import BoundQuery, Reference, Source
+from merganser.sql.query.bound import BoundQuery, Reference, Source, Stored
 from merganser.sql.query.duck import Batches, Held, Limits, Running, run
 
-__all__ = ["Batches", "BoundQuery", "Held", "Limits", "Reference", "Running", "Source", "bind", "run"]
+__all__ = ["Batches", "BoundQuery", "Held", "Limits", "Reference", "Running", "Source", "Stored", "bind", "run"]

@@ -17,8 +17,8 @@ from merganser.scan.rows import counted
 from merganser.schema import types as t
 from merganser.sql.dialect import Queries
 from merganser.sql.places import placed
-from merganser.sql.query.bound import BoundQuery, Reference, Source
-from merganser.sql.query.casts import stable, to
+from merganser.sql.query.bound import BoundQuery, Reference, Source, Stored
+from merganser.sql.query.casts import cast, stable, to
 from merganser.sql.query.expressions import GENERATORS, KEYS, SPEC, Expressions, direction
 from merganser.sql.query.functions import positive_zero, sort_key
 from merganser.sql.query.json_functions import json_tuple
@@ -27,7 +27,7 @@ from merganser.sql.query.scope import Relation, Scope, inside
 from merganser.sql.trees import MARK
 
 Columns = Sequence[tuple[str, t.DataType]]
-Resolve = Callable[[exp.Table], Source]
+Resolve = Callable[[exp.Table], Source | Stored]
 _SETS: Final = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}
 _OUTER: Final = ("LEFT", "RIGHT", "FULL")
 
@@ -380,10 +380,16 @@ class _Binder:
             return f"{cte.name} AS {quoted(name)}({', '.join(quoted(column) for column, _ in columns)})"
         with placed(node):
             source = self.resolve(node)
+            bound = self._stored(source) if isinstance(source, Stored) else None
         if not name:
             self.aliases += 1
             name = f"_t{self.aliases}"
         self._check_alias(name, scope)
+        if isinstance(source, Stored):
+            assert bound is not None
+            columns = _unique(_renamed(bound.columns, given, name))
+            scope.relations.append(Relation(name, columns, None, source.name.partition(".")[0]))
+            return f"({bound.text}) AS {quoted(name)}({', '.join(quoted(column) for column, _ in columns)})"
         reference = Reference(source, f"_r{len(self.references)}", node)
         self.references.append(reference)
         columns = [(f.name, f.type) for f in source.fields]
@@ -395,6 +401,28 @@ class _Binder:
             return f"{reference.view} AS {quoted(name)}({', '.join(quoted(column) for column, _ in renamed)})"
         scope.relations.append(Relation(name, columns, reference, database))
         return f"{reference.view} AS {quoted(name)}"
+
+    def _stored(self, view: Stored) -> Bound:
+        """Bind the query of a view, and give its columns the names and types that the view says."""
+        around, self.resolve = self.resolve, view.resolve
+        try:
+            bound = self.query(view.tree, None, {})
+            view.check([name for name, _ in bound.columns], [kind for _, kind in bound.columns])
+            names = [quoted(f"c{i}") for i in range(len(view.fields))]
+            values = [
+                Value(name, kind, own) if is_null(kind) or same(kind, f.type) else cast(Value(name, kind, own), f.type)
+                for name, (own, kind), f in zip(names, bound.columns, view.fields, strict=True)
+            ]
+        except MerganserError as error:
+            error.message = f"cannot read the view '{view.name}': {error.message}"
+            raise
+        finally:
+            self.resolve = around
+        columns = [(f.name, value.type) for f, value in zip(view.fields, values, strict=True)]
+        if all(value.text == name for value, name in zip(values, names, strict=True)):
+            return Bound(bound.text, columns)
+        shown = ", ".join(f"{value.text} AS {name}" for value, name in zip(values, names, strict=True))
+        return Bound(f"SELECT {shown} FROM ({bound.text}) AS _view({', '.join(names)})", columns)
 
     def _range(self, node: exp.Table, scope: Scope) -> str:
         binder = self._expressions(Scope(), {})

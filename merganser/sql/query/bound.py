@@ -35,6 +35,25 @@ class Source:
     lookup: Callable[[pa.Table, Sequence[str]], pa.Table | None] | None = None
 
 
+@dataclass(frozen=True)
+class Stored:
+    """A view that a catalog holds: a query in place of a table.
+
+    Attributes:
+        name: for messages.
+        fields: the columns that it says it gives.
+        tree: its query.
+        resolve: what the tables in it mean.
+        check: raises an error unless columns of these names and types can be those of `fields`.
+    """
+
+    name: str
+    fields: Sequence[t.Field]
+    tree: exp.Expression
+    resolve: Callable[[exp.Table], Source | Stored]
+    check: Callable[[Sequence[str], Sequence[t.DataType]], None]
+
+
 @dataclass
 class Reference:
     """One place in a query where a table is read.
