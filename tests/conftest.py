@@ -74,7 +74,13 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
-    """An S3 server on the loopback, for the tests marked `s3`; deselect them with `-m "not s3"`."""
+    """An S3 server on the loopback, for the tests marked `s3`; deselect them with `-m "not s3"`.
+
+    The variable MERGANSER_S3_ENDPOINT names a server of yours instead: a test one, whose keys are those of `s3_server`.
+    """
+    if given := os.environ.get("MERGANSER_S3_ENDPOINT"):
+        yield given
+        return
     pytest.importorskip("moto.server")
     with s3_server.running() as endpoint:
         yield endpoint

@@ -109,6 +109,15 @@ _STORES: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     ("s3.allow-http", BOOLEAN, None, _HTTP_DOC),
     ("s3.anonymous", BOOLEAN, False, "Send requests without a signature."),
     ("s3.conditional-create", _CREATE, "check", _CREATE_DOC),
+    ("oss.endpoint", _ENDPOINT, None, "Address of the store, such as 'https://oss-eu-central-1.aliyuncs.com'."),
+    ("oss.region", TEXT, None, "Region of the bucket."),
+    ("oss.access-key", TEXT, None, "Access key; goes with 'oss.secret-key'."),
+    ("oss.secret-key", TEXT, None, "Secret key."),
+    ("oss.session-token", TEXT, None, "Token of a session, with keys that expire."),
+    ("oss.path-style-access", BOOLEAN, False, "The bucket is in the path of requests. false: in the name of the host."),
+    ("oss.allow-http", BOOLEAN, None, _HTTP_DOC),
+    ("oss.anonymous", BOOLEAN, False, "Send requests without a signature."),
+    ("oss.conditional-create", _CREATE, "check", _CREATE_DOC),
     ("gs.endpoint", _ENDPOINT, None, "Address of the store. Default: GOOGLE_BASE_URL, Google's."),
     ("gs.service-account", TEXT, None, "File with the key of a service account. Default: GOOGLE_*, or the role."),
     ("gs.service-account-key", TEXT, None, "The key of a service account itself, as JSON."),
@@ -131,7 +140,14 @@ _STORES: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     ("hdfs.delegation-token", TEXT, None, "Delegation token, instead of a user or a ticket."),
 )  # fmt: skip
 """Key, form of the text, default, meaning."""
-_ALIASES: Final = {"s3.path-style-access": ("s3.path.style.access",)}
+_ALIASES: Final = {
+    "s3.path-style-access": ("s3.path.style.access",),
+    "oss.endpoint": ("fs.oss.endpoint",),
+    "oss.access-key": ("fs.oss.accessKeyId",),
+    "oss.secret-key": ("fs.oss.accessKeySecret",),
+    "oss.session-token": ("fs.oss.securityToken",),
+}
+"""Names that other engines, or older versions, have for them."""
 
 OPTIONS: Final[tuple[Option[Any], ...]] = (
     LOCAL_SYNC,
@@ -157,9 +173,9 @@ TABLE_DEFAULTS: Final = ("table-storage.", "table-default.")
 CLIENT: Final = "kafka."
 """What a key begins with that is for the client of the log; it holds for each table that the catalog opens."""
 
-OWN_FAMILIES: Final = frozenset({"s3", "gs", "az", "hdfs", "local", "cache", "catalog", "jdbc"})
+OWN_FAMILIES: Final = frozenset({"s3", "gs", "az", "oss", "hdfs", "local", "cache", "catalog", "jdbc"})
 """First words of these keys. A key that begins so is meant for us."""
-FAMILIES: Final = OWN_FAMILIES | {"fs", "oss"}
+FAMILIES: Final = OWN_FAMILIES | {"fs"}
 """First words of all keys that say how a store is reached, here or in other engines."""
 
 

@@ -1,10 +1,11 @@
 """How object stores are reached: options and environment in, clients out.
 
-The options `s3.*`, `gs.*` and `az.*` are defined in `options.catalog`. What is not given comes from the environment
-(`AWS_*`, `GOOGLE_*`, `AZURE_*`, or the role of the machine).
+The options `s3.*`, `oss.*`, `gs.*` and `az.*` are defined in `options.catalog`. What is not given comes from the
+environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`, or the role of the machine).
 
 `allow-http` is true when the endpoint begins with `http:` and the option does not say otherwise. Paths are in the
-path style unless `s3.path-style-access` is false. `conditional-create` is `check` or `trust`, see `object_store`.
+path style unless `path-style-access` is false; with `oss:`, it is false unless given. `conditional-create` is `check`
+or `trust`, see `object_store`.
 
 A process keeps clients, one pair for each root and set of options; the least recently used go first, as credentials
 that change leave theirs behind. They own threads, and a process that was forked does not have them: it is told so,
@@ -18,7 +19,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
 from urllib.parse import SplitResult, urlsplit
@@ -51,6 +52,7 @@ class _Scheme:
         secrets: the options that no message may hold.
         endpoint_variables: the environment's names of the endpoint, the first that is set counts.
         known_hosts: ends of the host names that are known to keep preconditions.
+        create_headers: what else tells the store to create an object only if it is absent.
     """
 
     client: Callable[..., Client]
@@ -58,21 +60,33 @@ class _Scheme:
     secrets: frozenset[str]
     endpoint_variables: tuple[str, ...]
     known_hosts: tuple[str, ...]
+    create_headers: Mapping[str, str] = field(default_factory=dict)
 
+
+_S3_SETTINGS: Final = {
+    "endpoint": "endpoint",
+    "region": "region",
+    "access-key": "access_key_id",
+    "secret-key": "secret_access_key",
+    "session-token": "session_token",
+}
+_S3_SECRETS: Final = frozenset({"access-key", "secret-key", "session-token"})
 
 _SCHEMES: Final[Mapping[str, _Scheme]] = {
     "s3": _Scheme(
         client=S3Store,
-        settings={
-            "endpoint": "endpoint",
-            "region": "region",
-            "access-key": "access_key_id",
-            "secret-key": "secret_access_key",
-            "session-token": "session_token",
-        },
-        secrets=frozenset({"access-key", "secret-key", "session-token"}),
+        settings=_S3_SETTINGS,
+        secrets=_S3_SECRETS,
         endpoint_variables=("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
         known_hosts=(".amazonaws.com", ".amazonaws.com.cn"),
+    ),
+    "oss": _Scheme(
+        client=S3Store,
+        settings=_S3_SETTINGS,
+        secrets=_S3_SECRETS,
+        endpoint_variables=(),
+        known_hosts=(),  # asked once: not all regions need keep conditions of S3's interface
+        create_headers={"x-oss-forbid-overwrite": "true"},
     ),
     "gs": _Scheme(
         client=GCSStore,
@@ -128,13 +142,14 @@ class Connection:
 
     Attributes:
         retrying: for requests that may be repeated.
-        once: sends each request once.
+        once: creates objects. It sends each request once.
         keeps_conditions: whether the store is known to keep preconditions. May turn true, under `lock`.
     """
 
     def __init__(self, target: Target) -> None:
         self.retrying = _client(target, retries=_RETRIES, seconds=_REQUEST_SECONDS_MAX)
-        self.once = _client(target, retries=0, seconds=_REQUEST_ONCE_SECONDS_MAX)
+        headers = _SCHEMES[target.scheme].create_headers
+        self.once = _client(target, retries=0, seconds=_REQUEST_ONCE_SECONDS_MAX, headers=headers)
         self.keeps_conditions = target.keeps_conditions
         self.lock = threading.Lock()
 
@@ -175,8 +190,10 @@ def connect(root: str, options: Mapping[str, str]) -> Connection:
         return found
 
 
-def _client(target: Target, *, retries: int, seconds: int) -> Client:
+def _client(target: Target, *, retries: int, seconds: int, headers: Mapping[str, str] | None = None) -> Client:
     transport: dict[str, Any] = {"timeout": timedelta(seconds=seconds)}
+    if headers:
+        transport["default_headers"] = dict(headers)
     if target.allow_http:
         transport["allow_http"] = True
     try:
@@ -196,9 +213,11 @@ def _client(target: Target, *, retries: int, seconds: int) -> Client:
 
 
 def options_of(root: str, options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that concern the store of a root."""
+    """Return the options that concern the store of a root, by their own names."""
     scheme = root.partition("://")[0]
-    return {key: str(value) for key, value in options.items() if key.startswith(f"{scheme}.")}
+    own = {key: option.key if (option := find_catalog_option(key)) else key for key in options}
+    older_first = sorted(options, key=lambda key: own[key] == key)  # so that the newer name counts
+    return {own[key]: str(options[key]) for key in older_first if own[key].startswith(f"{scheme}.")}
 
 
 def target_of(root: str, options: Mapping[str, str]) -> Target:
@@ -211,9 +230,11 @@ def target_of(root: str, options: Mapping[str, str]) -> Target:
     scheme = _SCHEMES.get(name)
     if scheme is None or not bucket or "/" in bucket:
         raise InvalidInputError(
-            f"'{root}' is no root of an object store. Write 's3://<bucket>', 'gs://<bucket>' or 'az://<container>'.",
+            f"'{root}' is no root of an object store. Write 's3://<bucket>', 'oss://<bucket>', 'gs://<bucket>' or "
+            "'az://<container>'.",
             root=root,
         )
+    options = options_of(root, options)
     settings = _plain_settings(name, scheme, options)
     endpoint = _endpoint(name, scheme, options)
     http = endpoint is not None and endpoint.scheme == "http"
@@ -223,10 +244,16 @@ def target_of(root: str, options: Mapping[str, str]) -> Target:
             f"option '{name}.endpoint' begins with 'http:', and '{name}.allow-http' is false. Use https, or allow it.",
             option=f"{name}.endpoint",
         )
+    if name == "oss" and endpoint is None:
+        raise InvalidInputError(
+            f"cannot connect to '{root}': an 'oss:' path needs the option 'oss.endpoint', such as "
+            "'https://oss-eu-central-1.aliyuncs.com'.",
+            option="oss.endpoint",
+        )
     if endpoint is not None:
         settings[scheme.settings["endpoint"]] = endpoint.geturl()
-    path_style = _flag(options, "s3.path-style-access", default=_flag(options, "s3.path.style.access", default=True))
-    if name == "s3" and not path_style:
+    path_style = _flag(options, f"{name}.path-style-access", default=name != "oss")
+    if scheme.client is S3Store and not path_style:
         settings["virtual_hosted_style_request"] = True
         if endpoint is not None and not (endpoint.hostname or "").startswith(f"{bucket}."):
             settings["endpoint"] = endpoint._replace(netloc=f"{bucket}.{endpoint.netloc}").geturl()
@@ -253,10 +280,11 @@ def _plain_settings(name: str, scheme: _Scheme, options: Mapping[str, str]) -> d
             raise InvalidInputError(f"unknown option '{key}'. Those of '{name}:' are {names}.", option=key)
         if option in scheme.settings:
             settings[scheme.settings[option]] = value
-    if name == "s3" and ("access_key_id" in settings) != ("secret_access_key" in settings):
+    if scheme.client is S3Store and ("access_key_id" in settings) != ("secret_access_key" in settings):
         raise InvalidInputError(
-            "of 's3.access-key' and 's3.secret-key' one is missing. Give both, or leave both to the environment.",
-            option="s3.access-key",
+            f"of '{name}.access-key' and '{name}.secret-key' one is missing. Give both, or leave both to the "
+            "environment.",
+            option=f"{name}.access-key",
         )
     return settings
 

@@ -70,7 +70,7 @@ class ObjectStorage:
     """The objects of one bucket (or container). Threads may share it; nothing is sent before the first call.
 
     Args:
-        root: `s3://bucket`, `gs://bucket` or `az://container`. Every path begins with it.
+        root: `s3://bucket`, `oss://bucket`, `gs://bucket` or `az://container`. Every path begins with it.
         options: options of the catalog; those that do not begin with the scheme are ignored.
 
     Raises:

@@ -3,7 +3,7 @@
 ::
 
     warehouse, ./x, ~/x, /x, file:/x, file:///x    LocalStorage     /absolute/x
-    s3://bucket/x (also s3a, s3n), gs://, az://    ObjectStorage    s3://bucket/x, gs://..., az://...
+    s3://bucket/x (s3a, s3n), oss://, gs://, az://  ObjectStorage    s3://bucket/x, oss://..., gs://..., az://...
     hdfs://host:8020/x, webhdfs://, swebhdfs://    HdfsStorage      hdfs://host:8020/x, ...
     memory://name/x                                MemoryStorage    memory://name/x
 
@@ -30,7 +30,7 @@ from merganser.storage.protocol import Storage
 
 # Two letters at least: `C:` is a drive.
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)")
-_OBJECT_STORES: Final = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "az": "az"}
+_OBJECT_STORES: Final = {"s3": "s3", "s3a": "s3", "s3n": "s3", "oss": "oss", "gs": "gs", "az": "az"}
 
 
 def storage_for(path: str, options: Mapping[str, str] | None = None) -> tuple[Storage, str]:
@@ -68,7 +68,7 @@ def storage_for(path: str, options: Mapping[str, str] | None = None) -> tuple[St
         return HdfsStorage(f"{scheme}://{host}", options), root
     raise InvalidInputError(
         f"cannot open '{path}': there is no storage for '{scheme}:'. There is a local path, 'file:', 's3:', "
-        "'gs:', 'az:', 'hdfs:', 'webhdfs:', 'swebhdfs:' and 'memory:'.",
+        "'oss:', 'gs:', 'az:', 'hdfs:', 'webhdfs:', 'swebhdfs:' and 'memory:'.",
         path=path,
     )
 

@@ -27,7 +27,7 @@ from merganser.storage.env import Env
 from merganser.storage.object_connection import target_of
 from merganser.storage.object_store import ObjectStorage
 
-STORE_OPTIONS = [option for option in catalog.OPTIONS if option.key.startswith(("s3.", "gs.", "az."))]
+STORE_OPTIONS = [option for option in catalog.OPTIONS if option.key.startswith(("s3.", "oss.", "gs.", "az."))]
 SECRET = "w3ry-S3cret/k+y="
 
 
@@ -42,6 +42,7 @@ class Server:
         answers: what to answer to the next puts that are not probes: None as it should be, `drop` to do it and hang up,
             or a status; a negative one does the put first.
         honours_conditions: whether `If-None-Match` is kept.
+        forbids_overwrites: whether the header of OSS is kept.
         refuses: a status for everything.
     """
 
@@ -51,6 +52,7 @@ class Server:
     sent: int = 0
     answers: list[Any] = field(default_factory=list)
     honours_conditions: bool = True
+    forbids_overwrites: bool = False
     refuses: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -95,6 +97,9 @@ class Handler(BaseHTTPRequestHandler):
         taken = (
             self.store.honours_conditions and self.headers.get("If-None-Match") == "*" and path in self.store.objects
         )
+        forbidden = self.store.forbids_overwrites and self.headers.get("x-oss-forbid-overwrite") == "true"
+        if forbidden and path in self.store.objects:
+            return self.answer(409, b"<Error><Code>FileAlreadyExists</Code></Error>")
         answer = self.store.answers.pop(0) if self.store.answers and ".probe." not in path else None
         if not taken and (answer is None or answer == "drop" or answer < 0):
             self.store.objects[path] = body
@@ -381,11 +386,12 @@ class TestOptions:
     @pytest.mark.parametrize("option", STORE_OPTIONS, ids=lambda option: option.key)
     def test_every_option_that_is_documented_changes_how_a_store_is_reached(self, option: Option[Any]) -> None:
         scheme = option.key.partition(".")[0]
-        base = {"s3.access-key": "A", "s3.secret-key": "S"} if scheme == "s3" else {}
+        base = {f"{scheme}.access-key": "A", f"{scheme}.secret-key": "S"} if scheme in ("s3", "oss") else {}
         base |= {f"{scheme}.endpoint": "https://host"}
         value = next((text for text in option.type.choices if text != str(option.default).lower()), "https://other")
         for key in (option.key, *option.aliases):
-            assert target_of(f"{scheme}://bucket", base | {key: value}) != target_of(f"{scheme}://bucket", base)
+            given = {name: text for name, text in base.items() if name != option.key} | {key: value}
+            assert target_of(f"{scheme}://bucket", given) != target_of(f"{scheme}://bucket", base)
 
     def test_only_stores_that_are_not_known_are_asked(self) -> None:
         def known(endpoint: str) -> bool:
@@ -546,3 +552,48 @@ class TestAgainstS3:
         ):
             with pytest.raises(StorageError, match="s3://no-such-bucket/x"):
                 work()
+
+
+class TestOss:
+    """Alibaba Cloud's object store, as its documentation has it."""
+
+    def storage(self, server: Server, **more: str) -> ObjectStorage:
+        given = {"fs.oss.endpoint": server.endpoint, "fs.oss.accessKeyId": "AK", "fs.oss.accessKeySecret": SECRET}
+        return ObjectStorage("oss://bucket", given | {"oss.path-style-access": "true"} | more)
+
+    def test_its_own_header_creates_an_object_only_if_it_is_absent(self, server: Server) -> None:
+        server.honours_conditions, server.forbids_overwrites = False, True
+        storage = self.storage(server)
+        storage.create("oss://bucket/t/snapshot-1", b"ours")
+        with pytest.raises(AlreadyExistsError):
+            storage.create("oss://bucket/t/snapshot-1", b"theirs")
+        assert storage.read("oss://bucket/t/snapshot-1") == b"ours"
+
+    def test_other_writes_replace_objects(self, server: Server) -> None:
+        server.honours_conditions, server.forbids_overwrites = False, True
+        storage = self.storage(server)
+        for text in (b"1", b"2"):
+            storage.replace("oss://bucket/t/LATEST", text)
+            with storage.writer("oss://bucket/t/data").stream as stream:
+                stream.write(text)
+        assert storage.read("oss://bucket/t/LATEST") == b"2"
+
+    def test_a_store_that_keeps_neither_is_refused(self, server: Server) -> None:
+        server.honours_conditions = False
+        with pytest.raises(UnsupportedError, match="two writers could both win"):
+            self.storage(server).create("oss://bucket/t/snapshot-1", b"ours")
+
+    def test_the_bucket_is_in_the_name_of_the_host(self) -> None:
+        target = target_of("oss://bucket", {"oss.endpoint": "https://oss-eu-central-1.aliyuncs.com"})
+        assert target.settings["endpoint"] == "https://bucket.oss-eu-central-1.aliyuncs.com"
+        assert not target.keeps_conditions
+
+    def test_it_needs_an_endpoint(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", "https://host")
+        with pytest.raises(InvalidInputError, match=r"'oss\.endpoint'"):
+            target_of("oss://bucket", {})
+
+    def test_its_own_names_come_before_those_of_other_engines(self) -> None:
+        options = {"oss.endpoint": "https://ours", "fs.oss.endpoint": "https://theirs"}
+        for given in (options, dict(reversed(options.items()))):
+            assert target_of("oss://b", given).settings["endpoint"] == "https://b.ours"
