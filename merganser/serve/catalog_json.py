@@ -81,6 +81,23 @@ def _bytes(value: Mapping[str, Any]) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
+def of_column(error: InvalidInputError, changes: Sequence[c.Change], names: Sequence[str]) -> MerganserError:
+    """Return a refusal of changes as clients tell it: a column that is there already, or none of this name.
+
+    Args:
+        names: of the columns before the changes. The fields of rows are not looked at.
+    """
+    for change in changes:
+        new = change.name if isinstance(change, c.AddColumn) else None
+        new = change.new_name if isinstance(change, c.RenameColumn) else new
+        if new in names:
+            return AlreadyExistsError(error.message, column=new)
+        old = None if isinstance(change, c.AddColumn) else getattr(change, "name", None)
+        if old is not None and "." not in old and old not in names and error.context.get("column") == old:
+            return NotFoundError(error.message, column=old)
+    return error
+
+
 # what clients send
 
 

@@ -47,6 +47,8 @@ from merganser.serve.http import MAY_CHANGE, Access, HttpService
 from merganser.serve.operations import Limits
 from merganser.storage.paths import TablePaths
 
+PREFIX: Final = "merganser"
+"""What paths have behind the version. Java's client does not start without one; paths are also served without it."""
 _PAGE: Final = 1000
 """Default and maximum number of entries of a page."""
 BODY_BYTES: Final = 16 << 20
@@ -110,10 +112,11 @@ class CatalogService(HttpService):
             ("DELETE", f"{_TABLE}/branches/{{branch}}"): self._drop_branch,
             ("POST", f"{_TABLE}/branches/{{branch}}/forward"): self._forward,
         }
-        for path, work in reads.items():
-            yield self.route("GET", path, partial(self._answered, work, changes=False))
-        for (method, path), work in changes.items():
-            yield self.route(method, path, partial(self._answered, work, changes=True))
+        for (method, path), work in {**{("GET", path): work for path, work in reads.items()}, **changes}.items():
+            answered = partial(self._answered, work, changes=method != "GET")
+            yield self.route(method, path, answered)
+            if path.startswith("/v1/") and path != "/v1/config":
+                yield self.route(method, path.replace("/v1/", f"/v1/{PREFIX}/", 1), answered)
 
     async def _answered(self, work: Work, request: Request, *, changes: bool) -> Answer:
         if changes and not request.scope["state"][MAY_CHANGE]:
@@ -156,7 +159,7 @@ class CatalogService(HttpService):
                 f"this server has no warehouse '{asked:.200}'. Its warehouse is '{self.name}': set the option "
                 f"'warehouse' to it."
             )
-        return {"defaults": {}, "overrides": {}}
+        return {"defaults": {}, "overrides": {"prefix": PREFIX}}
 
     def _databases(self, request: Request, _body: Body) -> Mapping[str, Any]:
         names = j.like(request.query_params.get("databaseNamePattern"), self.catalog.list_databases())
@@ -276,7 +279,12 @@ class CatalogService(HttpService):
 
     def _alter(self, request: Request, body: Body) -> None:
         name = _name(request)
-        self.catalog.alter_table(name, j.changes_of(body, self._newest_schema(name)))
+        schema = self._newest_schema(name)
+        changes = j.changes_of(body, schema)
+        try:
+            self.catalog.alter_table(name, changes)
+        except InvalidInputError as error:
+            raise j.of_column(error, changes, schema.names) from error
 
     def _newest_schema(self, name: str) -> TableSchema:
         newest = self._schemas(name).latest()

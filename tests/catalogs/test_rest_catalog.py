@@ -202,8 +202,8 @@ def test_branches_commit_through_the_server(catalog: mg.Catalog, proxy: Proxy) -
     branch.write(rows(2))
     catalog.alter_table("shop.orders$branch_b", [c.set_option("snapshot.num-retained.min", "5")])
     assert [path for method, path, _ in proxy.asked if method == "POST" and "branch_b" in path] == [
-        "/v1/databases/shop/tables/orders%24branch_b/commit",
-        "/v1/databases/shop/tables/orders%24branch_b",
+        "/v1/merganser/databases/shop/tables/orders%24branch_b/commit",
+        "/v1/merganser/databases/shop/tables/orders%24branch_b",
     ]
     assert ids(branch) == [1, 2]
     assert ids(table) == [1]
@@ -290,7 +290,7 @@ def test_pages_are_joined(catalog: mg.Catalog, proxy: Proxy) -> None:
     pages = [b'{"tables":["c"],"nextPageToken":null}', b'{"tables":["a","b"],"nextPageToken":"b"}']
     proxy.before = lambda _method, path: (200, {}, pages.pop()) if "/tables" in path and pages else None
     assert catalog.list_tables("shop") == ["a", "b", "c"]
-    assert proxy.asked[-1][1] == "/v1/databases/shop/tables?pageToken=b"
+    assert proxy.asked[-1][1] == "/v1/merganser/databases/shop/tables?pageToken=b"
 
 
 def test_what_the_server_says_of_options_holds(server: Server, catalog: mg.Catalog, proxy: Proxy) -> None:

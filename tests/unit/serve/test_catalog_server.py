@@ -15,6 +15,7 @@ import pytest
 
 import merganser as mg
 from merganser.options.write import NULL_TO_NOT_NULL_DISABLED
+from merganser.serve.catalog_service import PREFIX
 from tests.unit.serve.serving import TOKEN, Reply, Serving
 
 pytestmark = pytest.mark.xdist_group("serve")
@@ -139,12 +140,14 @@ def test_errors_say_what_is_missing(serving: Serving, catalog: mg.Catalog) -> No
     assert error_of(post(serving, "/v1/databases", name="far", options={"location": "/elsewhere"}))[0] == 501
     assert error_of(post(serving, "/v1/databases/shop", updates={"owner": "me"}))[0] == 501
     assert error_of(serving.ask("/v1/databases/shop/tables/orders/token"))[0] == 501
+    assert serving.ask(f"/v1/{PREFIX}/databases/shop/tables").json["tables"] == ["orders"]
+    assert error_of(serving.ask("/v1/other/databases/shop/tables"))[0] == 501
     assert error_of(serving.ask("/v1/databases", "POST", body="{"))[0] == 400
     assert error_of(post(serving, "/v1/databases", name=5))[0] == 400
     assert error_of(post(serving, "/v1/databases", name="../up"))[0] == 400
     assert error_of(serving.ask("/v1/config", warehouse="elsewhere"))[0] == 404
     for name in ("warehouse", catalog.warehouse, "ware%68ouse"):
-        assert serving.ask("/v1/config", warehouse=name).json == {"defaults": {}, "overrides": {}}
+        assert serving.ask("/v1/config", warehouse=name).json == {"defaults": {}, "overrides": {"prefix": PREFIX}}
 
 
 def test_a_reader_changes_nothing_and_a_stranger_sees_nothing(serving: Serving, catalog: mg.Catalog) -> None:
@@ -207,7 +210,11 @@ def test_changes_of_a_schema(serving: Serving, catalog: mg.Catalog) -> None:
     assert alter({"action": "updateColumnType", "fieldNames": ["amount"], "newDataType": "BIGINT"}).status == 200
     assert dict(columns())["amount"] == "BIGINT"
     before = columns()
-    assert error_of(alter({"action": "dropColumn", "fieldNames": ["none"]}))[0] == 400
+    assert error_of(alter({"action": "dropColumn", "fieldNames": ["none"]})) == (404, "COLUMN", "none")
+    again = {"action": "addColumn", "fieldNames": ["amount"], "dataType": "INT"}
+    assert error_of(alter(again)) == (409, "COLUMN", "amount")
+    taken = {"action": "renameColumn", "fieldNames": ["id"], "newName": "amount"}
+    assert error_of(alter(taken)) == (409, "COLUMN", "amount")
     assert error_of(alter({"action": "dropPrimaryKey"}))[0] == 501
     assert error_of(alter({"action": "addColumn", "fieldNames": ["x"], "dataType": "NO TYPE"}))[0] == 400
     assert error_of(alter({"action": "dropColumn", "fieldNames": []}))[0] == 400

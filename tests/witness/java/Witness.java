@@ -18,6 +18,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.paimon.AppendOnlyFileStore;
 import org.apache.paimon.CoreOptions;
+import org.apache.paimon.PagedList;
 import org.apache.paimon.append.AppendCompactCoordinator;
 import org.apache.paimon.append.AppendCompactTask;
 import org.apache.paimon.catalog.Catalog;
@@ -110,6 +111,21 @@ public final class Witness {
                 return createTable(request);
             case "names":
                 return names(catalog(request));
+            case "pages":
+                return pages(request, catalog(request));
+            case "facts":
+                return facts(request, catalog(request));
+            case "catalog_tag":
+                catalog(request)
+                        .createTag(
+                                Identifier.fromString(request.get("table").textValue()),
+                                request.get("tag").textValue(),
+                                request.get("snapshot").longValue(),
+                                null,
+                                false);
+                return null;
+            case "catalog_tags":
+                return catalogTags(request, catalog(request));
             case "rename_table":
                 catalog(request)
                         .renameTable(
@@ -206,6 +222,60 @@ public final class Witness {
             names.put(database, catalog.listTables(database).stream().sorted().toList());
         }
         return names;
+    }
+
+    /** Names of the tables of "database" that are like "pattern", of pages of "size", in three ways. */
+    private static Object pages(JsonNode request, Catalog catalog) throws Exception {
+        String database = request.get("database").textValue();
+        Integer size = request.get("size").intValue();
+        String pattern = request.get("pattern").textValue();
+        List<String> names = new ArrayList<>();
+        List<String> details = new ArrayList<>();
+        List<String> everywhere = new ArrayList<>();
+        String token = null;
+        do {
+            PagedList<String> page = catalog.listTablesPaged(database, size, token, pattern, null);
+            names.addAll(page.getElements());
+            token = page.getNextPageToken();
+        } while (token != null);
+        do {
+            PagedList<Table> page = catalog.listTableDetailsPaged(database, size, token, pattern, null);
+            page.getElements().forEach(table -> details.add(table.name()));
+            token = page.getNextPageToken();
+        } while (token != null);
+        do {
+            PagedList<Identifier> page = catalog.listTablesPagedGlobally(database, pattern, size, token);
+            page.getElements().forEach(name -> everywhere.add(name.getTableName()));
+            token = page.getNextPageToken();
+        } while (token != null);
+        return Map.of("names", names, "details", details, "everywhere", everywhere);
+    }
+
+    /** What the catalog says of a table: rows by partition and of the newest snapshot, and its snapshots. */
+    private static Object facts(JsonNode request, Catalog catalog) throws Exception {
+        Identifier table = Identifier.fromString(request.get("table").textValue());
+        Map<String, Long> partitions = new TreeMap<>();
+        catalog.listPartitions(table).forEach(each -> partitions.put(each.spec().toString(), each.recordCount()));
+        List<Long> snapshots = new ArrayList<>();
+        catalog.listSnapshotsPaged(table, 100, null).getElements().forEach(each -> snapshots.add(each.id()));
+        return Map.of(
+                "partitions",
+                partitions,
+                "rows",
+                catalog.loadSnapshot(table).get().recordCount(),
+                "snapshots",
+                snapshots,
+                "newest",
+                catalog.loadSnapshot(table, "LATEST").get().id());
+    }
+
+    private static Object catalogTags(JsonNode request, Catalog catalog) throws Exception {
+        Identifier table = Identifier.fromString(request.get("table").textValue());
+        Map<String, Long> tags = new TreeMap<>();
+        for (String name : catalog.listTagsPaged(table, 100, null, null).getElements()) {
+            tags.put(name, catalog.getTag(table, name).snapshot().id());
+        }
+        return tags;
     }
 
     private static FileStoreTable table(JsonNode request) throws Exception {
