@@ -188,7 +188,7 @@ class DefinitionVerbs:
         self,
         name: str,
         inputs: SchemaLike | None,
-        returns: str | t.DataType | None,
+        returns: str | t.DataType | t.Field | None,
         definition: str | Mapping[str, Definition | str],
         comment: str | None = None,
         options: Mapping[str, Any] | None = None,
@@ -380,6 +380,8 @@ def _parameters(inputs: Any, name: str) -> tuple[t.Field, ...] | None:
 
 
 def _returned(returns: Any, name: str) -> tuple[t.Field, ...]:
+    if isinstance(returns, t.Field):
+        return number_fields([returns])[0]
     kind = parse_type(returns, definition=True) if isinstance(returns, str) else returns
     if not isinstance(kind, t.DataType):
         raise InvalidInputError(f"cannot create function '{name}': it returns {returns!r:.100}. Give a type.")

@@ -198,6 +198,15 @@ def _described(value: View | Function, change: Any, what: str) -> dict[str, Any]
     )
 
 
+def name_of_view(name: object) -> AlreadyExistsError:
+    """Return the error about a table that wants the name of a view."""
+    return AlreadyExistsError(
+        f"no table can be called '{name}': there is a view '{name}', and tables and views share their names. Nothing "
+        f"was changed. Choose another name, or drop the view: catalog.drop_view('{name}').",
+        view=str(name),
+    )
+
+
 def view_of(name: str, value: Mapping[str, Any] | str) -> View:
     """Return a view of its JSON.
 

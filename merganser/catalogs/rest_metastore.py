@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from merganser.catalogs.definitions import name_of_view
 from merganser.catalogs.names import TableName
 from merganser.catalogs.rest_client import RestClient
 from merganser.catalogs.rest_definitions import RestDefinitions
@@ -202,7 +203,9 @@ class RestMetastore:
         return True
 
     def check_free(self, name: TableName) -> None:
-        """Do nothing: the server refuses a directory that is not free."""
+        """Refuse the name of a view, before files are written. The server refuses a directory that is not free."""
+        if self.definitions.view(name) is not None:
+            raise name_of_view(name)
 
     def create_table(self, name: TableName, schema: TableSchema) -> TableSchema:
         """Create a table without rows."""

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from merganser.catalogs.definitions import Function, View, function_of, view_of
+from merganser.catalogs.definitions import Function, View, function_of, name_of_view, view_of
 from merganser.catalogs.filesystem import FileSystem
 from merganser.catalogs.names import TableName
 from merganser.catalogs.sql_database import FUNCTIONS, VIEWS, SqlDatabase
@@ -177,11 +177,7 @@ class SqlMetastore:
 
     def _check_no_view(self, name: TableName) -> None:
         if self.rows.object(VIEWS, name.database, name.table) is not None:
-            raise AlreadyExistsError(
-                f"no table can be called '{name}': there is a view '{name}', and tables and views share their names. "
-                f"Nothing was changed. Choose another name, or drop the view: catalog.drop_view('{name}').",
-                view=str(name),
-            )
+            raise name_of_view(name)
 
 
 @dataclass(frozen=True)

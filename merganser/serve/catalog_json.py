@@ -34,7 +34,9 @@ _STATUS: Final[tuple[tuple[type[MerganserError], int], ...]] = (
     (InvalidInputError, 400),
     (UnsupportedError, 501),
 )
-_RESOURCES: Final = ("tag", "branch", "snapshot", "column", "table", "database")
+_RESOURCES: Final = (
+    "dialect", "definition", "tag", "branch", "snapshot", "column", "view", "function", "table", "database"
+)  # fmt: skip
 """Facts of an error, the most special one first: clients tell by them what is not there."""
 
 
@@ -68,7 +70,7 @@ def resource_of(error: Exception) -> tuple[str | None, str | None]:
     for fact in _RESOURCES:
         if facts.get(fact) is not None:
             name = str(facts[fact])
-            return fact.upper(), name.partition(".")[2] or name if fact == "table" else name
+            return fact.upper(), name.partition(".")[2] or name if fact in ("view", "function", "table") else name
     return None, None
 
 
@@ -264,6 +266,24 @@ def statistics_json(totals: tuple[int, int, int, int | None]) -> dict[str, Any]:
 
 
 # pages and patterns
+
+
+_PAGE: Final = 1000
+"""Default and maximum number of entries of a page."""
+
+
+def page(key: str, entries: Sequence[Any], query: Mapping[str, str]) -> dict[str, Any]:
+    """Return a page of sorted entries. Its token is the last entry, so that later pages are right after changes."""
+    asked, after = query.get("maxResults", ""), query.get("pageToken")
+    if asked and not (asked.isascii() and asked.isdigit()):
+        raise InvalidInputError(f"maxResults is {asked!r:.40}. Give a whole number.")
+    most = min(int(asked or 0) or _PAGE, _PAGE)
+    left = entries
+    if after:
+        begin = int(after) if entries and isinstance(entries[0], int) and after.isdigit() else after
+        left = [entry for entry in entries if entry > begin]
+    found = list(left[:most])
+    return {key: found, "nextPageToken": str(found[-1]) if len(left) > most else None}
 
 
 def like(pattern: str | None, names: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The service of the REST catalog: databases, tables, commits and references, as Apache Paimon's clients ask for them.
+"""The service of the REST catalog: tables, views, commits and references, as Apache Paimon's clients ask for them.
 
 Clients read and write files themselves, and ask the server which tables there are and to make each commit: the server
 creates the snapshot file if the newest snapshot is the one before it. So a commit is one step for all clients, and for
@@ -43,14 +43,13 @@ from merganser.meta.table_state import MetaReader
 from merganser.schema.table_schema import TableSchema
 from merganser.serve import catalog_json as j
 from merganser.serve.answers import Answer, RefusedError
+from merganser.serve.catalog_definitions import DefinitionService
 from merganser.serve.http import MAY_CHANGE, Access, HttpService
 from merganser.serve.operations import Limits
 from merganser.storage.paths import TablePaths
 
 PREFIX: Final = "merganser"
 """What paths have behind the version. Java's client does not start without one; paths are also served without it."""
-_PAGE: Final = 1000
-"""Default and maximum number of entries of a page."""
 BODY_BYTES: Final = 16 << 20
 """Maximum size of a request: a commit says what it did to each partition."""
 _TABLE: Final = "/v1/databases/{database}/tables/{table}"
@@ -73,6 +72,7 @@ class CatalogService(HttpService):
 
     def __init__(self, catalog: Catalog, access: Access, limits: Limits, log: Callable[[str], None], name: str) -> None:
         self.name = name
+        self.definitions = DefinitionService(catalog)
         super().__init__(catalog, access, limits, log, ["/health"])
 
     def routes(self) -> Iterable[Route]:
@@ -84,8 +84,7 @@ class CatalogService(HttpService):
             "/v1/databases/{database}": self._database,
             "/v1/databases/{database}/tables": self._tables,
             "/v1/databases/{database}/table-details": self._table_details,
-            "/v1/databases/{database}/views": partial(self._nothing, "views"),
-            "/v1/databases/{database}/functions": partial(self._nothing, "functions"),
+            **self.definitions.reads(),
             "/v1/tables": self._all_tables,
             _TABLE: self._table,
             f"{_TABLE}/snapshot": self._newest,
@@ -111,6 +110,7 @@ class CatalogService(HttpService):
             ("POST", f"{_TABLE}/branches"): self._create_branch,
             ("DELETE", f"{_TABLE}/branches/{{branch}}"): self._drop_branch,
             ("POST", f"{_TABLE}/branches/{{branch}}/forward"): self._forward,
+            **self.definitions.changes(),
         }
         for (method, path), work in {**{("GET", path): work for path, work in reads.items()}, **changes}.items():
             answered = partial(self._answered, work, changes=method != "GET")
@@ -436,10 +436,6 @@ class CatalogService(HttpService):
     def _forward(self, request: Request, _body: Body) -> None:
         self._open(_name(request)).branches.fast_forward(request.path_params["branch"])
 
-    def _nothing(self, what: str, request: Request, _body: Body) -> Mapping[str, Any]:
-        self.catalog.list_tables(request.path_params["database"])  # or an error that there is no such database
-        return {what: [], "nextPageToken": None}
-
 
 _AUDIT: Final = dict.fromkeys(("owner", "createdAt", "createdBy", "updatedAt", "updatedBy"))
 """Who owns, created and changed something is stored nowhere."""
@@ -466,14 +462,4 @@ def _tag_of(table: Table, name: str) -> Any:
 
 
 def _page(key: str, entries: Sequence[Any], request: Request) -> dict[str, Any]:
-    """Return a page of sorted entries. Its token is the last entry, so that later pages are right after changes."""
-    asked, after = request.query_params.get("maxResults", ""), request.query_params.get("pageToken")
-    if asked and not (asked.isascii() and asked.isdigit()):
-        raise InvalidInputError(f"maxResults is {asked!r:.40}. Give a whole number.")
-    most = min(int(asked or 0) or _PAGE, _PAGE)
-    left = entries
-    if after:
-        begin = int(after) if entries and isinstance(entries[0], int) and after.isdigit() else after
-        left = [entry for entry in entries if entry > begin]
-    page = list(left[:most])
-    return {key: page, "nextPageToken": str(page[-1]) if len(left) > most else None}
+    return j.page(key, entries, request.query_params)

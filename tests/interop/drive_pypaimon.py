@@ -30,8 +30,12 @@ from typing import Any
 import pyarrow as pa
 from driver_loop import read_ipc, serve, write_ipc
 from pypaimon import CatalogFactory, Schema
+from pypaimon.common.identifier import Identifier
+from pypaimon.function.function import FunctionImpl
+from pypaimon.function.function_change import FunctionChange
+from pypaimon.function.function_definition import FunctionDefinition
 from pypaimon.read.streaming_table_scan import AsyncStreamingTableScan
-from pypaimon.schema.data_types import AtomicInteger, DataTypeParser, PyarrowFieldParser
+from pypaimon.schema.data_types import AtomicInteger, DataField, DataTypeParser, PyarrowFieldParser
 from pypaimon.schema.schema_change import SchemaChange
 
 
@@ -82,6 +86,48 @@ def catalog(request: dict[str, Any]) -> Any:
     """Call a method of the catalog."""
     found = getattr(_catalog(request), request["call"])(*request["arguments"])
     return json.loads(json.dumps(found, default=vars))
+
+
+def function(request: dict[str, Any]) -> Any:
+    """Create, get, alter, list or drop functions. JSON of a function is that of the protocol."""
+    catalog, name, given = _catalog(request), request["name"], request.get("given")
+    match request["call"]:
+        case "create":
+            made = FunctionImpl(
+                Identifier.from_string(name),
+                [DataField.from_dict(each) for each in given["inputParams"]],
+                [DataField.from_dict(each) for each in given["returnParams"]],
+                given["deterministic"],
+                {key: FunctionDefinition.from_dict(each) for key, each in given["definitions"].items()},
+                given["comment"],
+                given["options"],
+            )
+            catalog.create_function(name, made)
+        case "alter":
+            catalog.alter_function(name, [FunctionChange.from_dict(each) for each in given])
+        case "drop":
+            catalog.drop_function(name)
+        case "list":
+            page = catalog.list_functions_paged(name, 1)
+            details = catalog.list_function_details_paged(name).elements
+            return {
+                "names": catalog.list_functions(name),
+                "first": [page.elements, page.next_page_token],
+                "details": [each.full_name() for each in details],
+                "everywhere": [each.get_full_name() for each in catalog.list_functions_paged_globally().elements],
+            }
+    if request["call"] != "get":
+        return None
+    found = catalog.get_function(name)
+    return {
+        "name": found.name(),
+        "inputParams": [each.to_dict() for each in found.input_params()],
+        "returnParams": [each.to_dict() for each in found.return_params()],
+        "deterministic": found.is_deterministic(),
+        "definitions": {key: each.to_dict() for key, each in found.definitions().items()},
+        "comment": found.comment(),
+        "options": found.options(),
+    }
 
 
 def write(request: dict[str, Any]) -> dict[str, int]:
@@ -167,6 +213,7 @@ if __name__ == "__main__":
             "create_table": create_table,
             "alter": alter,
             "catalog": catalog,
+            "function": function,
             "write": write,
             "read": read,
             "changes": changes,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,13 +21,34 @@ pytestmark = pytest.mark.peers
 FIELDS = [("id", "BIGINT NOT NULL"), ("state", "STRING"), ("day", "STRING NOT NULL")]
 
 
+FUNCTION = {
+    "name": "f",
+    "inputParams": [{"id": 0, "name": "x", "type": "INT"}],
+    "returnParams": [{"id": 0, "name": "y", "type": "INT"}],
+    "deterministic": True,
+    "definitions": {
+        "spark": {"type": "sql", "definition": "x + 1"},
+        "flink": {
+            "type": "file",
+            "fileResources": [{"resourceType": "jar", "uri": "/udf.jar"}],
+            "language": "JAVA",
+            "className": "shop.F",
+            "functionName": "f",
+        },
+    },
+    "comment": "adds",
+    "options": {"o": "p"},
+}
+
+
 class Shop:
     """A server, the options with which pypaimon opens it, and the same catalog without a server."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, more: Sequence[str] = ()) -> None:
         (folder / "warehouse").mkdir()
         self.catalog = mg.catalog(folder / "warehouse", options={"local.sync": "false"})
-        self.server = Serving(folder / "warehouse", "--store", "local.sync=false", token=TOKEN, command="serve-catalog")
+        options = ("--store", "local.sync=false", *more)
+        self.server = Serving(folder / "warehouse", *options, token=TOKEN, command="serve-catalog")
         self.rest = self.options(TOKEN)
 
     def options(self, token: str) -> str:
@@ -119,3 +141,48 @@ def test_rows_of_writers_on_all_ways_are_there_once(shop: Shop, pypaimon: Peer) 
     expected = [*range(ours), *range(1000, 1000 + theirs)]
     assert sorted(remote.read().to_arrow()["id"].to_pylist()) == expected
     assert sorted(pypaimon.read(shop.rest, "shop.orders")["id"].to_pylist()) == expected
+
+
+def test_functions_are_those_of_a_client_of_paimon(tmp_path: Path, pypaimon: Peer) -> None:
+    """pypaimon knows functions, and no views."""
+    pytest.importorskip("sqlalchemy")
+    address, files = f"jdbc:sqlite:{tmp_path}/catalog.sqlite", f"{tmp_path}/warehouse"
+    shop = Shop(tmp_path, ["-w", address, "--store", f"warehouse={files}"])
+    own = mg.catalog(address, options={"warehouse": files, "local.sync": "false"})
+    own.create_database("shop")
+
+    def ask(call: str, name: str, given: object = None) -> Any:
+        return pypaimon.request("function", warehouse=shop.rest, call=call, name=name, given=given)
+
+    ask("create", "shop.f", FUNCTION)
+    assert own.function("shop.f").to_json() == FUNCTION
+    assert own.sql("SELECT shop.f(1) AS n").to_pylist() == [{"n": 2}]
+    assert ask("get", "shop.f") == FUNCTION
+    ours = own.create_function("shop.g", "a STRING, b INT", "STRING", "concat(a, b)")
+    assert ask("get", "shop.g") == {**ours.to_json(), "definitions": dict(ours.definitions)}
+    changes = [
+        {"action": "updateDefinition", "name": "spark", "definition": {"type": "sql", "definition": "x + 2"}},
+        {"action": "dropDefinition", "name": "flink"},
+        {"action": "updateComment", "comment": None},
+        {"action": "removeOption", "key": "o"},
+    ]
+    ask("alter", "shop.f", changes)
+    assert own.sql("SELECT shop.f(1) AS n").to_pylist() == [{"n": 3}]
+    assert (own.function("shop.f").comment, own.function("shop.f").options) == (None, {})
+    assert ask("list", "shop") == {
+        "names": ["f", "g"],
+        "first": [["f"], "f"],
+        "details": ["shop.f", "shop.g"],
+        "everywhere": ["shop.f", "shop.g"],
+    }
+    for call, name, given in (
+        ("create", "shop.f", FUNCTION),
+        ("get", "shop.none", None),
+        ("alter", "shop.f", changes[1:2]),
+        ("list", "none", None),
+    ):
+        with pytest.raises(PeerError, match=r"(?i)exist"):
+            ask(call, name, given)
+    ask("drop", "shop.f")
+    assert own.list_functions("shop") == ["g"]
+    assert shop.server.stop() == 0
