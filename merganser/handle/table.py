@@ -26,6 +26,7 @@ from merganser.meta.table_state import MetaReader
 from merganser.options import write as w
 from merganser.rules.alter import checked_changes
 from merganser.rules.checks import check_type
+from merganser.rules.compacting import COUNTS_NEWEST
 from merganser.rules.gaps import unsupported_for_writing
 from merganser.scan.plan import unseen_files
 from merganser.scan.rows import counted, waiting
@@ -63,12 +64,19 @@ class Table(ReadVerbs, WriteVerbs, EditVerbs, UpkeepVerbs, StreamVerbs):
         """
         changes = checked_changes(changes, f"cannot alter '{self.name}'")
         make = set_primary_key if is_rekeying(self.definition, self.env, changes) else alter
-        if self.definition.branch == MAIN and any(map(_is_of_log, changes)):
+        if self.definition.branch == MAIN and any(map(self._is_of_log, changes)):
             from merganser.log.altering import altered_with_log  # noqa: PLC0415 - a client of Kafka, for tables with a log
 
             work = partial(make, self.definition, self.env)
             return replace(self, definition=altered_with_log(self.definition, self.env, changes, work))
         return replace(self, definition=make(self.definition, self.env, changes))
+
+    def _is_of_log(self, change: Change) -> bool:
+        """Return whether a change has to do with the log of the table: with its options, or with the kinds it has."""
+        if not isinstance(change, SetOption | RemoveOption):
+            return False
+        own = change.key.startswith(("log.", "kafka."))
+        return own or (change.key in COUNTS_NEWEST and self.options.get(w.LOG_SYSTEM) != "none")
 
     if not TYPE_CHECKING:  # a wrong name is to be found
 
@@ -122,11 +130,6 @@ for _verbs in Table.__mro__:
     for _verb in vars(_verbs).values():
         if isinstance(_verb, FunctionType) and not _verb.__name__.startswith("_"):
             _verb.__qualname__ = f"Table.{_verb.__name__}"  # Python's own errors about arguments show it
-
-
-def _is_of_log(change: Change) -> bool:
-    """Return whether a change has to do with the log of a table."""
-    return isinstance(change, SetOption | RemoveOption) and change.key.startswith(("log.", "kafka."))
 
 
 def open_table(

@@ -1,7 +1,8 @@
 """A table gets a log, loses it, or keeps records for another time: the topic changes with the options.
 
 A topic is made before the schema that names it, and deleted after the schema that does not. So a process that stops in
-between leaves a topic that no table names, and never a table without its topic.
+between leaves a topic that no table names, and never a table without its topic. A topic gets its settings before the
+schema: if the broker does not take them, the table stays as it is. A repair corrects what a stopped process left.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from merganser.changes import Change, RemoveOption, SetOption, remove_option, set_option
+from merganser.commit.log import is_eventual
 from merganser.errors import CommitUnknownError, InvalidInputError, StorageError
 from merganser.log import topics
 from merganser.log.kafka import check_client, topic_of
+from merganser.log.uncommitted import uncommitted_topic
 from merganser.meta.followed import newest
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
@@ -28,11 +31,11 @@ def altered_with_log(
         alter: makes the changes.
 
     Raises:
-        InvalidInputError, StorageError: the topic cannot be made; nothing was changed. Or it could
-            not be changed or deleted, and the table was altered; the message says so.
+        InvalidInputError, StorageError: the topic cannot be made or changed; nothing was changed. Or it
+            could not be deleted, and the table was altered; the message says so.
         MerganserError: what `alter` raises.
     """
-    now = newest(table, env)
+    now, removes_topic = newest(table, env), False
     options, client = now.schema.options, now.unstored_client
     for change in changes:
         if isinstance(change, SetOption):
@@ -44,8 +47,21 @@ def altered_with_log(
                 )
             options = options.merged({change.key: str(change.value)})
         elif isinstance(change, RemoveOption):
+            removes_topic |= change.key in (w.KAFKA_TOPIC.key, *w.KAFKA_TOPIC.aliases)
             options = options.merged({change.key: None})
     was, will = now.schema.options.get(w.LOG_SYSTEM), options.get(w.LOG_SYSTEM)
+    if removes_topic and "none" not in (was, will):
+        raise InvalidInputError(
+            f"cannot alter '{table.name}': '{w.KAFKA_TOPIC.key}' names the topic of its log. Nothing was changed. Set "
+            "'log.system' = 'none' to remove the log.",
+            option=w.KAFKA_TOPIC.key,
+        )
+    if will != "none" and not options.get(w.KAFKA_BOOTSTRAP_SERVERS):
+        raise InvalidInputError(
+            f"cannot alter '{table.name}': '{w.LOG_SYSTEM.key}' = '{will}' needs '{w.KAFKA_BOOTSTRAP_SERVERS.key}'. "
+            "Nothing was changed.",
+            option=w.KAFKA_BOOTSTRAP_SERVERS.key,
+        )
     if was == "none" and will != "none":
         schema = replace(now.schema, options=options)
         warehouse, _, name = now.path.rstrip("/").rpartition("/")
@@ -63,24 +79,39 @@ def altered_with_log(
         try:
             topics.dropped(now.name, now.schema, client)
         except StorageError as error:  # a table has to get rid of the log of a broker that is gone for good
-            raise StorageError(
-                f"'{now.name}' has no log any more, but its topic '{topic_of(now)}' may still be there: "
-                f"{error.message.partition(' The table ')[0]} Delete the topic with a tool of Kafka when the broker "
-                "answers.",
-                path=topic_of(now),
-            ) from error
+            raise _still_there(f"'{now.name}' has no log any more", topic_of(now), error) from error
         return found
     if will == "none":
         return alter(changes)
     wanted = replace(now, schema=replace(now.schema, options=options), options=options.merged(dict(client)))
     check_client(wanted)
-    topics.make_uncommitted_topic(wanted, topic_of(now))
+    servers = w.KAFKA_BOOTSTRAP_SERVERS
+    if now.options.get(servers) != wanted.options.get(servers):
+        topics.check_answers(wanted)
+    if is_eventual(wanted) and not is_eventual(now):
+        topics.make_uncommitted_topic(wanted, topic_of(now))
+    topics.configure(now, wanted)
     try:
         found = alter(changes)
     except CommitUnknownError:
         raise
     except BaseException:
-        topics.altered(wanted, now)
+        topics.configure(wanted, now)
+        if is_eventual(wanted) and not is_eventual(now):
+            topics.delete_uncommitted_topic(now)
         raise
-    topics.altered(now, found)
+    if is_eventual(now) and not is_eventual(found):
+        try:
+            topics.delete_uncommitted_topic(found)
+        except StorageError as error:
+            raise _still_there(f"'{now.name}' was altered", uncommitted_topic(topic_of(now)), error) from error
     return found
+
+
+def _still_there(what: str, topic: str, error: StorageError) -> StorageError:
+    """Return the error of a topic that was not deleted after its table was altered."""
+    return StorageError(
+        f"{what}, but its topic '{topic}' may still be there: {error.message.partition(' The table ')[0]} Delete the "
+        "topic with a tool of Kafka when the broker answers.",
+        path=topic,
+    )

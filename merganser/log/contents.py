@@ -27,7 +27,7 @@ from merganser.meta.snapshot import APPEND, OVERWRITE, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.tracking import left_out
 from merganser.options import write as w
-from merganser.rules.compacting import publishes_by_compaction
+from merganser.rules.compacting import newest_counts, publishes_by_compaction
 from merganser.scan.forms import columns_of
 from merganser.scan.gaps import gap_of
 from merganser.scan.phases import may_retract
@@ -107,8 +107,8 @@ def is_files_only(snapshot: Snapshot) -> bool:
 
 
 def mode_of(table: TableDef) -> Mode:
-    """Return "upsert" or "all"; auto is upsert for a table with a key, unless its changelog is complete."""
+    """Return "upsert" or "all". auto is upsert if the newest row of a key is the row of the table."""
     asked = table.options.get(w.LOG_CHANGELOG_MODE)
     if asked != "auto":
         return "all" if asked == "all" else "upsert"
-    return "upsert" if table.schema.shown.primary_keys and table.options.get(w.CHANGELOG_PRODUCER) == "none" else "all"
+    return "upsert" if table.schema.shown.primary_keys and newest_counts(table.options) else "all"

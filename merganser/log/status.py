@@ -10,7 +10,7 @@ from merganser.errors import InvalidInputError
 from merganser.log.commit_log import last_marks, log_lacks, make_up
 from merganser.log.contents import mode_of
 from merganser.log.kafka import TIMEOUT_S, client_settings, kafka, new_client, partition_count, told, topic_of
-from merganser.log.topics import make_topic, make_uncommitted_topic
+from merganser.log.topics import repair_topics
 from merganser.meta.followed import newest
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
@@ -118,7 +118,8 @@ def log_state(table: TableDef, env: Env) -> LogState:
 def repair_log(table: TableDef, env: Env) -> int:
     """Send what snapshots publish and the log lacks; return how many snapshots that were. Nothing is sent twice.
 
-    A transaction that a stopped process left open is aborted. A topic that is gone is made again. Readers of an
+    A transaction that a stopped process left open is aborted. A topic that is gone is made again, and gets the
+    settings that the options of the table say. Readers of an
     eventual log go back to the rows of the table: rows of writers that still run come again with their commit.
 
     Raises:
@@ -126,8 +127,7 @@ def repair_log(table: TableDef, env: Env) -> int:
         StorageError: the broker does not answer.
     """
     table = _logged(table, env, "repair the log of")
-    make_topic(table, topic_of(table))
-    make_uncommitted_topic(table, topic_of(table))
+    repair_topics(table, topic_of(table))
     sent = make_up(table, env)
     rows = uncommitted_rows(table, env)
     if rows is not None:

@@ -131,21 +131,52 @@ def _deleted(table: TableDef, topic: str) -> None:
                 raise
 
 
-def altered(before: TableDef, after: TableDef) -> None:
-    """Let the topics be as the options of a table say now.
+def check_answers(table: TableDef) -> None:
+    """Raise an error if the broker that the options of a table name does not answer.
+
+    Raises:
+        StorageError: it does not.
+    """
+    partition_count(table, admin_of(table), str(table.options.get(w.KAFKA_TOPIC)))
+
+
+def configure(before: TableDef, after: TableDef) -> None:
+    """Let the topics be as the options of a table say, if they say something else than before.
 
     Raises:
         StorageError: the broker did not change them.
     """
-    then, now = _settings(before), _settings(after)
     topic = after.options.get(w.KAFKA_TOPIC)
     if topic is None:
         return
-    if is_eventual(before) and not is_eventual(after):
-        _deleted(after, uncommitted_topic(topic))
-    _configured(after, topic, then, now)
+    _configured(after, topic, _settings(before), _settings(after))
     if is_eventual(before) and is_eventual(after):
         _configured(after, uncommitted_topic(topic), _retention(before), _retention(after))
+
+
+def delete_uncommitted_topic(table: TableDef) -> None:
+    """Delete the topic of rows that are not committed. If there is none, that is fine.
+
+    Raises:
+        StorageError: the broker did not delete it.
+    """
+    _deleted(table, uncommitted_topic(str(table.options.get(w.KAFKA_TOPIC))))
+
+
+def repair_topics(table: TableDef, topic: str) -> None:
+    """Make the topics of a table again if they are gone, and let them be as its options say.
+
+    Settings that no option of a table says stay as they are, except a clean-up that would remove rows from the log of
+    a table in mode all.
+
+    Raises:
+        StorageError: the broker did not do it.
+    """
+    if not make_topic(table, topic):
+        wanted = _settings(table)
+        compacts = {} if "cleanup.policy" in wanted else {"cleanup.policy": "compact,delete"}
+        _configured(table, topic, compacts, wanted)
+    make_uncommitted_topic(table, topic)
 
 
 def _configured(after: TableDef, topic: str, then: Mapping[str, str], now: Mapping[str, str]) -> None:

@@ -554,8 +554,8 @@ LOG_UNCOMMITTED_TIMEOUT: Final = Option(
 )  # fmt: skip
 LOG_CHANGELOG_MODE: Final = Option(
     "log.changelog-mode", choice("auto", "all", "upsert"), "auto",
-    "Rows in the log. all: every kind. upsert: no -U, and deletes by key. auto: upsert with a primary key, unless the "
-    "changelog of the table is complete.",
+    "Rows in the log. all: every kind. upsert: no -U, and deletes by key. auto: upsert if the "
+    "newest row of a key is the row of the table: merge engine deduplicate, no sequence field, no changelog producer.",
 )  # fmt: skip
 KAFKA_BOOTSTRAP_SERVERS: Final = Option[str | None](
     "kafka.bootstrap.servers",

@@ -24,6 +24,8 @@ from merganser.rules.merging import depending_on_merges
 from merganser.schema.table_schema import TableSchema
 
 PER_RECORD: Final = "per-record"
+COUNTS_NEWEST: Final = frozenset(option.key for option in (w.MERGE_ENGINE, w.SEQUENCE_FIELD, w.CHANGELOG_PRODUCER))
+"""Options that decide `newest_counts`."""
 
 
 def empties_level_0(options: Options) -> bool:
@@ -54,6 +56,19 @@ def looks_up(options: Options) -> bool:
 def publishes_by_compaction(options: Options) -> bool:
     """Return whether compactions publish what commits changed: then it is they that may leave something out."""
     return options.get(w.CHANGELOG_PRODUCER) in ("lookup", "full-compaction")
+
+
+def newest_counts(options: Options) -> bool:
+    """Return whether the newest row of a key is the row of the table, and what commits store is published.
+
+    Then readers of changes need no row before, and of a delete the key alone. Otherwise such rows have values that
+    count: an aggregation subtracts them, and a sequence field orders deletes, too.
+    """
+    return (
+        options.get(w.MERGE_ENGINE) == "deduplicate"
+        and not options.get(w.SEQUENCE_FIELD)
+        and options.get(w.CHANGELOG_PRODUCER) == "none"
+    )
 
 
 def publishes_each_record(options: Options) -> bool:

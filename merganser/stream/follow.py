@@ -29,8 +29,7 @@ from merganser.meta.snapshot import OVERWRITE, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r
-from merganser.options import write as w
-from merganser.rules.compacting import publishes_by_compaction
+from merganser.rules.compacting import newest_counts, publishes_by_compaction
 from merganser.scan.changes import Changes, gap, rows_as, visible
 from merganser.scan.forms import WHOLE_CHANGES, columns_of
 from merganser.scan.gaps import Gap, gap_of, refusal
@@ -41,6 +40,7 @@ from merganser.scan.source import Exchanged, MadeSince, Published, Source, State
 from merganser.scan.split import What
 from merganser.scan.time_travel import epoch_ms
 from merganser.schema.arrow import arrow_schema
+from merganser.schema.table_schema import CHANGE_KIND
 from merganser.storage.env import Env
 from merganser.stream.line import Line, check_columns_stay
 from merganser.stream.shown import Shown
@@ -154,12 +154,14 @@ class TableStream(Iterator[pa.Table | Gap]):
         shown = self._shown
         if shown is not None and table.options.get(r.STREAMING_READ_OVERWRITE) is None:
             # readers come to what the table has, so they are told what an overwrite removed
-            exact = {r.STREAMING_READ_OVERWRITE.key: "true"}
-            self._table = replace(self._table, options=self._table.options.merged(exact))
+            told = {r.STREAMING_READ_OVERWRITE.key: "true"}
+            self._table = replace(self._table, options=self._table.options.merged(told))
         line = self._line  # not this stream: it ends with its last reference, and so do its clients
         since_ms = None if shown is None else lambda: shown.since_ms(line.last)
-        complete = table.options.get(w.CHANGELOG_PRODUCER) != "none"  # without -U, sums of its readers would be wrong
-        self._waiting = Waiting(table, env, listens=follow and plain, exact=complete, since_ms=since_ms)
+        # Without the values of -U and -D, sums of its readers would be wrong, and a filter would lose deletes.
+        filtered = self._where is not None and not self._where.columns <= {*table.schema.primary_keys, CHANGE_KIND.name}
+        exact = not newest_counts(table.options) or (filtered and shown is None)
+        self._waiting = Waiting(table, env, listens=follow and plain, exact=exact, since_ms=since_ms)
         self._running = threading.Lock()
         self._is_closed = False
         self._kept: int | None = None

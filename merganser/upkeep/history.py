@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from merganser.meta.refs import Tag, TagStore
+from merganser.meta.refs import MAIN, Tag, TagStore
 from merganser.meta.shard_stream import span_text
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
@@ -31,11 +31,12 @@ def history_of(table: TableDef, env: Env, latest: Snapshot) -> tuple[tuple[str, 
     store = SnapshotStore(table.paths, env, table.name)
     oldest = store.get(store.earliest_id() or latest.id) or latest  # None: it has expired just now
     tags = TagStore(table.paths, env, table.name).list()
+    has_log = table.branch == MAIN and table.options.get(w.LOG_SYSTEM) != "none"
     return (
         ("oldest", f"snapshot {_when(oldest)}"),
         ("kept", _kept(table.options)),
         ("tags", _tags(tags)),
-        *([] if table.options.get(w.LOG_SYSTEM) == "none" else [("log", _log(table.options, latest))]),
+        *([("log", _log(table.options, latest))] if has_log else []),
     )
 
 
@@ -55,7 +56,9 @@ def _log(options: Options, latest: Snapshot) -> str:
     """Return where the log is, and where in it the newest snapshot ends."""
     kept = options.get(w.LOG_RETENTION)
     retention = "records as long as the broker says" if kept is None else f"records of {span_text(kept)}"
-    ends = [f"{end:,}" for _, end in sorted((latest.log_offsets or {}).items())]
+    told = latest.log_offsets or {}  # a partition that has no record yet is not in it
+    count = max(*told, options.get(w.BUCKET) - 1) + 1 if told else 0
+    ends = [f"{told.get(number, 0):,}" for number in range(count)]
     shown = ", ".join(ends[:_OFFSETS_SHOWN]) + (", ..." if len(ends) > _OFFSETS_SHOWN else "")
     offsets = f"; {counted(len(ends), 'partition')}, in which snapshot {latest.id} ends at {shown}" if ends else ""
     return f"topic '{options.get(w.KAFKA_TOPIC)}' keeps {retention}{offsets}"

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import merganser as mg
-from merganser.changes import remove_option, set_option
+from merganser.changes import drop_column, remove_option, set_option
 from merganser.cli.main import main
 from merganser.commit.log import NO_LOG
 from merganser.commit.table_commit import TableCommit
@@ -154,6 +154,14 @@ def _configure(broker: Broker, topic: str, policy: str) -> None:
     resource = kafka.admin.ConfigResource(kafka.admin.ResourceType.TOPIC, topic, incremental_configs=[entry])
     for answer in client.incremental_alter_configs([resource]).values():
         answer.result()
+
+
+def _settings(broker: Broker, topic: str) -> dict[str, str]:
+    """Return what the broker keeps of a topic, and for how long."""
+    client = kafka.admin.AdminClient({"bootstrap.servers": broker.address})
+    resource = kafka.admin.ConfigResource(kafka.admin.ResourceType.TOPIC, topic)
+    found = client.describe_configs([resource])[resource].result()
+    return {key: found[key].value for key in ("cleanup.policy", "retention.ms", "retention.bytes")}
 
 
 def _all_values(broker: Broker, topic: str) -> list[bytes]:
@@ -395,6 +403,78 @@ def test_a_table_loses_its_log_while_the_broker_is_away_and_is_told_of_the_topic
     table.write([{"k": 1, "v": "a"}])
 
 
+@pytest.mark.parametrize("options", [{"log.retention": "1 h"}, {"log.changelog-mode": "all"}])
+def test_an_alter_that_the_broker_does_not_take_changes_nothing(
+    warehouse: mg.Catalog, broker: Broker, options: dict[str, str]
+) -> None:
+    table = _table(warehouse, broker)
+    failed = kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TRANSPORT))
+    with (
+        patch.object(topics.kafka.admin.AdminClient, "incremental_alter_configs", side_effect=failed),
+        pytest.raises(StorageError, match="The table and its files are as they were"),
+    ):
+        table.alter([set_option(key, value) for key, value in options.items()])
+    assert dict(warehouse.table("db.t").options) == dict(table.options)
+
+
+def test_an_alter_that_is_refused_leaves_the_topic_as_it_was(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker)
+    before = _settings(broker, table.options["kafka.topic"])
+    with pytest.raises(InvalidInputError, match="no column 'w'"):
+        table.alter([set_option("log.retention", "1 h"), drop_column("w")])
+    assert _settings(broker, table.options["kafka.topic"]) == before
+
+
+def test_a_repair_gives_the_topic_the_settings_of_the_table(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker, **{"log.changelog-mode": "all", "log.retention": "1 h"})
+    topic = table.options["kafka.topic"]
+    client = kafka.admin.AdminClient({"bootstrap.servers": broker.address})
+    wrong = {"cleanup.policy": "compact", "retention.ms": "5000000", "retention.bytes": "7000000"}
+    entries = [
+        kafka.admin.ConfigEntry(key, value, incremental_operation=kafka.admin.AlterConfigOpType.SET)
+        for key, value in wrong.items()
+    ]
+    resource = kafka.admin.ConfigResource(kafka.admin.ResourceType.TOPIC, topic, incremental_configs=entries)
+    next(iter(client.incremental_alter_configs([resource]).values())).result()
+    assert _said("log", "repair", table.path) == "the log lacks nothing\n"
+    assert _settings(broker, topic) == {
+        "cleanup.policy": "delete", "retention.ms": "3600000", "retention.bytes": "7000000",
+    }  # fmt: skip
+
+
+def test_a_producer_changes_the_mode_and_so_the_clean_up(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker)
+    assert _settings(broker, table.options["kafka.topic"])["cleanup.policy"] == "compact,delete"
+    table.alter([set_option("changelog-producer", "lookup")])
+    assert _settings(broker, table.options["kafka.topic"])["cleanup.policy"] == "delete"
+
+
+def test_the_option_that_names_the_topic_stays(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker)
+    with pytest.raises(InvalidInputError, match=r"names the topic of its log\. Nothing was changed"):
+        table.alter([remove_option("kafka.topic")])
+    table.write([{"k": 1, "v": "a"}])
+
+
+def test_a_log_without_servers_is_refused_at_once(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker)
+    with pytest.raises(InvalidInputError, match=r"needs 'kafka\.bootstrap\.servers'"):
+        table.alter([remove_option("kafka.bootstrap.servers")])
+    plain = warehouse.create_table("db.plain", {"k": "INT"}, ["k"])
+    with pytest.raises(InvalidInputError, match=r"needs 'kafka\.bootstrap\.servers'"):
+        plain.alter([set_option("log.system", "kafka")])
+
+
+def test_servers_that_do_not_answer_are_refused(
+    warehouse: mg.Catalog, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_kafka, "TIMEOUT_S", 1.0)
+    table = _table(warehouse, broker)
+    with pytest.raises(StorageError, match="The table and its files are as they were"):
+        table.alter([set_option("kafka.bootstrap.servers", "127.0.0.1:1")])
+    table.write([{"k": 1, "v": "a"}])
+
+
 def test_a_table_with_a_whole_changelog_has_all_kinds_in_its_log(warehouse: mg.Catalog, broker: Broker) -> None:
     table = _table(warehouse, broker, **{"changelog-producer": "per-record"})
     table.write([{"k": 1, "v": "a"}])
@@ -404,6 +484,52 @@ def test_a_table_with_a_whole_changelog_has_all_kinds_in_its_log(warehouse: mg.C
         table.delete("k = 1")
         assert get() == [_row("-D", 1, "b")]
     assert table.changes(2).to_pylist() == [_row("-U", 1, "a"), _row("+U", 1, "b"), _row("-D", 1, "b")]
+
+
+@pytest.mark.parametrize("where", ["v = 'a'", "v IS NOT NULL", "k > 0 AND v = 'a'"])
+def test_a_filter_sees_deletes_whose_keys_alone_are_in_the_log(
+    warehouse: mg.Catalog, broker: Broker, where: str
+) -> None:
+    table = _table(warehouse, broker)
+    table.write([{"k": 1, "v": "a"}])
+    with _following(table, start="latest", where=where) as following:
+        table.delete("k = 1")
+        assert following() == [_row("-D", 1, "a")]
+        table.write([{"k": 2, "v": "a"}])
+        assert following() == [_row("+I", 2, "a")]
+
+
+def test_a_filter_takes_no_delete_for_a_row_of_nulls(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker)
+    table.write([{"k": 1, "v": "a"}])
+    with _following(table, start="latest", where="v IS NULL") as following:
+        table.delete("k = 1")
+        table.write([{"k": 2, "v": None}])
+        assert following() == [_row("+I", 2, None)]
+
+
+@pytest.mark.parametrize("mode", ["auto", "all", "upsert"])
+def test_rows_that_readers_subtract_are_whole(warehouse: mg.Catalog, broker: Broker, mode: str) -> None:
+    sums = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum", "log.changelog-mode": mode}
+    told = {"bucket": "1", "log.system": "kafka", "kafka.bootstrap.servers": broker.address, **sums}
+    table = warehouse.create_table("db.t", {"k": "INT", "n": "INT"}, ["k"], options=told)
+    with _following(table, start="latest") as following:
+        table.write([{"k": 1, "n": 7}], kinds=["+I"])
+        table.write([{"k": 1, "n": 2}], kinds=["-U"])
+        table.write([{"k": 1, "n": 4}], kinds=["-D"])
+        rows = [{"_row_kind": kind, "k": 1, "n": n} for kind, n in (("+I", 7), ("-U", 2), ("-D", 4))]
+        assert following() + following() + following() == rows
+    if mode != "upsert":
+        assert [json.loads(record["value"])["op"] for record in _records(table)] == ["c", "d", "d"]
+
+
+def test_deletes_that_a_sequence_field_orders_are_whole(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker, **{"sequence.field": "v"})
+    with _following(table, start="latest") as following:
+        table.write([{"k": 1, "v": "5"}])
+        table.write([{"k": 1, "v": "4"}], kinds=["-D"])
+        assert following() + following() == [_row("+I", 1, "5"), _row("-D", 1, "4")]
+    assert [json.loads(record["value"])["op"] for record in _records(table)] == ["c", "d"]
 
 
 def test_an_overwrite_is_read_from_the_files_and_the_log_says_so(warehouse: mg.Catalog, broker: Broker) -> None:
@@ -468,6 +594,17 @@ def test_a_table_describes_its_log_without_a_broker(warehouse: mg.Catalog, broke
     there = mg.table(table.path).with_options({"kafka.bootstrap.servers": "127.0.0.1:1"})
     line = f"topic '{topic}' keeps records of 7 d; 2 partitions, in which snapshot 1 ends at {ends[0]}, {ends[1]}"
     assert f"log        {line}" in there.describe()
+    table.branches.create("b")
+    table.branch("b").write([{"k": 1, "v": "b"}])
+    assert "log   " not in table.branch("b").describe()
+
+
+def test_partitions_without_a_record_are_described_too(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker, bucket="3")
+    table.write([{"k": 1, "v": "a"}])
+    (number, end), *_ = (table.snapshots()[-1].log_offsets or {}).items()
+    ends = ", ".join(str(end if part == number else 0) for part in range(3))
+    assert f"3 partitions, in which snapshot 1 ends at {ends}" in table.describe()
 
 
 @pytest.mark.parametrize("how", ["commit", "repair"])
