@@ -12,9 +12,12 @@ Each statement is a transaction of its own, and repeating one changes nothing mo
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import math
 import os
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -29,8 +32,9 @@ _NAME: Final = 255
 _VALUE: Final = 1000
 _EXISTS: Final = "exists"
 _LOCATION: Final = "location"
-_LEASE_S: Final = 30
-"""Seconds after which a lock is free although nobody has released it. A commit holds it for milliseconds."""
+_LEASE_S: Final = 6
+"""Seconds after which a lock is free that its holder has neither renewed nor released: how long others wait for one
+that was killed. A holder renews it after each third of it, so two renewals may fail, or be late."""
 _BUSY_S: Final = 60
 """Maximum seconds that a statement waits for other writers of an SQLite file."""
 
@@ -86,6 +90,8 @@ FUNCTIONS: Final = sa.Table(
     sa.Column("function_definition", sa.Text, nullable=False),
     **_BINARY,
 )
+_SINCE: Final = sa.cast(_LOCKS.c.acquired_at, sa.String(64))
+"""Whose a lock is: the next holder has it at least a lease later, so seconds tell them apart."""
 _AGE_S: Final = {
     "sqlite": "strftime('%s', 'now') - strftime('%s', acquired_at)",
     "postgresql": "EXTRACT(EPOCH FROM (NOW() - acquired_at))",
@@ -94,6 +100,34 @@ _AGE_S: Final = {
 }
 """Seconds since a lock was acquired, by the clock of the database."""
 DIALECTS: Final = frozenset(_AGE_S)
+
+
+@dataclass
+class _Held:
+    """A lock that this process has.
+
+    Attributes:
+        since: when the database noted it, as text of the database.
+        begun: when it was asked for, by the clock of this process.
+        ends: when another process may have it.
+        place: the database, for people.
+    """
+
+    name: str
+    since: str
+    begun: float
+    ends: float
+    place: str
+
+    def check(self) -> None:
+        """Raise StorageError if another process may have the lock."""
+        if MACHINE.seconds() >= self.ends:
+            raise StorageError(
+                f"the lock '{self.name}' of the catalog at '{self.place}' was not renewed for {_LEASE_S} s, since this "
+                "process was stopped or the database did not answer. Nothing was changed. Try again.",
+                path=self.place,
+                changed=False,
+            )
 
 
 @dataclass(frozen=True)
@@ -259,31 +293,39 @@ class SqlDatabase:
     # locks
 
     @contextmanager
-    def lock(self, database: str, table: str) -> Iterator[None]:
-        """Hold the lock of a table in the block, which takes no longer than `_LEASE_S`.
+    def lock(self, database: str, table: str) -> Iterator[Callable[[], None]]:
+        """Hold the lock of a table in the block. A thread renews its lease until the block ends.
+
+        Yields:
+            A function to call right before what needs the lock. It raises StorageError, with `changed` = False, if the
+            lease has ended, such as after a stop of this process: the lock may be another's.
 
         Raises:
             ConflictError: others held it for `wait_s`.
-            StorageError: the database does not answer. Its context has `changed` = False if the block was not entered.
+            StorageError: the database does not answer. Its context has `changed` = False: the block was not entered.
         """
-        name = f"{self.key}.{database}.{table}"
         try:
-            self._acquire(name)
+            held = self._acquire(f"{self.key}.{database}.{table}")
         except StorageError as error:  # nothing was made under a lock that is not held
             raise StorageError(error.message, path=str(self), changed=False) from error
-        ends = MACHINE.seconds() + _LEASE_S
+        ended = threading.Event()
+        threading.Thread(target=self._renew, args=(held, ended), name="merganser lock", daemon=True).start()
         try:
-            yield
+            yield held.check
         finally:
-            if MACHINE.seconds() < ends:  # later the lock may be another's
-                self._run(sa.delete(_LOCKS).where(_LOCKS.c.lock_id == name))
+            ended.set()
+            with contextlib.suppress(StorageError):  # what the block did is done, and the lease ends soon
+                self._run(sa.delete(_LOCKS).where(_is_of(held)))
 
-    def _acquire(self, name: str) -> None:
+    def _acquire(self, name: str) -> _Held:
         age_s: sa.ColumnElement[int] = sa.literal_column(_AGE_S[self.url.get_backend_name()])
         waits = Retries(attempts=1 << 20, first_wait_ms=4, growth=1.3, longest_wait_ms=100, deadline_s=self.wait_s)
         for attempt in waits.each():
+            begun = MACHINE.seconds()
             if self._insert(_LOCKS, {"lock_id": name, "expire_time_seconds": _LEASE_S}):
-                return
+                found = self._rows(sa.select(_SINCE).where(_LOCKS.c.lock_id == name))
+                if found:  # else the statements took longer than the lease, and the lock is another's
+                    return _Held(name, str(found[0][0]), begun, begun + _LEASE_S, str(self))
             self._run(sa.delete(_LOCKS).where(_LOCKS.c.lock_id == name, age_s > _LOCKS.c.expire_time_seconds))
             if attempt.is_last:
                 break
@@ -291,6 +333,18 @@ class SqlDatabase:
             f"the lock '{name}' of the catalog at '{self}' was held by others for {self.wait_s:.0f} s. Nothing was "
             "committed. Try again, or look into the table 'paimon_distributed_locks' for a holder that is gone."
         )
+
+    def _renew(self, held: _Held, ended: threading.Event) -> None:
+        """Make a lease longer, again and again: it counts from the time of the row, which says whose the lock is."""
+        while not ended.wait(_LEASE_S / 3):
+            now = MACHINE.seconds()
+            if now >= held.ends:
+                return
+            longer = {"expire_time_seconds": math.floor(now - held.begun) + _LEASE_S}
+            with contextlib.suppress(StorageError):  # the next attempt is soon enough
+                if not self._run(sa.update(_LOCKS).where(_is_of(held)).values(longer)):
+                    return
+                held.ends = held.begun + longer["expire_time_seconds"]
 
     # statements
 
@@ -336,6 +390,11 @@ class SqlDatabase:
 
 _IN_DATABASES: Final = (_TABLES, _DATABASES, VIEWS, FUNCTIONS)
 """Whatever has a row in one of these makes a database exist."""
+
+
+def _is_of(held: _Held) -> sa.ColumnElement[bool]:
+    """Return whether a row is that of a lock, and not of a later holder."""
+    return sa.and_(_LOCKS.c.lock_id == held.name, _SINCE.in_([held.since]))
 
 
 def _name_of(of: sa.Table) -> sa.Column[str]:

@@ -7,13 +7,21 @@ import pickle
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import merganser as mg
-from merganser.errors import AlreadyExistsError, InvalidInputError, MerganserError, NotFoundError, StorageError
+from merganser.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    InvalidInputError,
+    MerganserError,
+    NotFoundError,
+    StorageError,
+)
 from tests.catalogs.databases import SqlServer
 
 sa = pytest.importorskip("sqlalchemy")
@@ -145,6 +153,78 @@ catalog.table("shop.orders").write([{{"id": 2, "state": "new"}}])
     assert rows._rows(sa.select(sql_database._LOCKS)) == []
 
 
+_HOLDER = """
+import sys, merganser as mg
+from merganser.catalogs import sql_database
+sql_database._LEASE_S = 2
+rows = mg.catalog({uri!r}, options={options!r}).metastore.rows
+with rows.lock("shop", "orders") as check:
+    check()
+    print("held", flush=True)
+    sys.stdin.readline()
+    try:
+        check()
+        print("still held", flush=True)
+    except mg.errors.StorageError as error:
+        print(error.context["changed"], error, flush=True)
+"""
+
+
+def _holder(database: SqlServer, tmp_path: Path) -> subprocess.Popen[str]:
+    code = _HOLDER.format(uri=database.uri, options=_options(database, tmp_path))
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+@pytest.mark.campaign(1 / 3)
+def test_a_holder_that_was_stopped_for_too_long_has_no_lock_and_takes_none_from_others(
+    database: SqlServer, catalog: mg.Catalog, tmp_path: Path
+) -> None:
+    rows: Any = catalog.metastore.rows
+    holder = _holder(database, tmp_path)
+    os.kill(holder.pid, signal.SIGSTOP)
+    with rows.lock("shop", "orders") as check:
+        os.kill(holder.pid, signal.SIGCONT)
+        said, _ = holder.communicate("\n", timeout=30)
+        assert said.startswith("False the lock 'jdbc.shop.orders'")
+        assert "was not renewed" in said
+        check()
+        assert len(rows._rows(sa.select(sql_database._LOCKS))) == 1
+    assert rows._rows(sa.select(sql_database._LOCKS)) == []
+
+
+@pytest.mark.campaign(1 / 3)
+def test_a_lock_that_is_held_for_longer_than_its_lease_is_renewed(
+    database: SqlServer, catalog: mg.Catalog, tmp_path: Path
+) -> None:
+    rows: Any = replace(catalog.metastore.rows, wait_s=5)  # type: ignore[type-var, attr-defined]
+    holder = _holder(database, tmp_path)
+    with pytest.raises(ConflictError, match="was held by others"), rows.lock("shop", "orders"):
+        pytest.fail("two have the lock")
+    assert holder.communicate("\n", timeout=30)[0] == "still held\n"
+    with rows.lock("shop", "orders"):
+        pass
+
+
+def test_a_lock_that_cannot_be_released_is_no_error(database: SqlServer, catalog: mg.Catalog) -> None:
+    """As when the database stops after a commit: the commit is made, and the lease ends."""
+    rows: Any = catalog.metastore.rows
+    run = sql_database.SqlDatabase._run
+
+    def away(self: Any, statement: Any) -> int:
+        if statement.is_delete:
+            raise StorageError("cannot write to the catalog database: it does not answer.")
+        return run(self, statement)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sql_database.SqlDatabase, "_run", away)
+        with rows.lock("shop", "orders"):
+            pass
+    assert len(rows._rows(sa.select(sql_database._LOCKS))) == 1
+
+
 @pytest.mark.campaign(1 / 3)
 def test_a_lock_that_others_hold_too_long_is_an_error(database: SqlServer, catalog: mg.Catalog, tmp_path: Path) -> None:
     orders = _orders(catalog)
@@ -182,7 +262,7 @@ for number in range(int(sys.argv[1]), 1_000_000, 2):
         os.kill(process.pid, signal.SIGKILL)
         done |= {int(line) for line in process.stdout}
         process.wait()
-        rows._run(sa.delete(sql_database._LOCKS))  # of the one that was killed, whose lease would end in half a minute
+        rows._run(sa.delete(sql_database._LOCKS))  # of the one that was killed, whose lease would end in seconds
     orders.write([{"id": 5, "state": "x"}])
     found = {row["id"] for row in orders.read().to_pylist()} - {1, 5}
     assert done <= found

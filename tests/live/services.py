@@ -89,6 +89,7 @@ class Server:
         self.folder = folder
         self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        self._command: tuple[str, ...] = ()
         folder.mkdir()
         if os.geteuid() == 0:
             shutil.chown(folder, self.user, self.user)
@@ -106,8 +107,19 @@ class Server:
             options |= {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
         return options
 
+    def start(self) -> None:
+        """Start a server again that has ended."""
+        self._start(*self._command)
+
+    def crash(self) -> None:
+        """End the server at once, in the middle of what it does, as `pg_ctl -m immediate` does."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGQUIT if self.user == "postgres" else signal.SIGKILL)
+        self._process.wait(_STOP_SECONDS)
+
     def _start(self, *command: str) -> None:
-        with (self.folder / "log").open("wb") as log:
+        self._command = command
+        with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, **self._as_user(), stdout=log, stderr=log)
         until = time.monotonic() + _START_SECONDS
         while not self._answers():
@@ -209,7 +221,7 @@ class MariaDB(Server):
             server, "--no-defaults", f"--datadir={data}", f"--port={self.port}", "--bind-address=127.0.0.1",
             f"--socket={folder}/socket", f"--pid-file={folder}/pid", "--log-bin=binlog", "--binlog-format=ROW",
             "--binlog-row-image=FULL", "--server-id=1", "--max-binlog-size=65536", "--default-time-zone=+00:00",
-            "--character-set-server=utf8mb4", "--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=64M",
+            "--character-set-server=utf8mb4", "--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=64M",
             "--binlog-row-metadata=FULL",
         )  # fmt: skip
         self.query("CREATE USER live IDENTIFIED BY 'live'; GRANT ALL ON *.* TO live")

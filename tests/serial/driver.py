@@ -7,6 +7,7 @@ import multiprocessing
 import random
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,12 +19,16 @@ from merganser.errors import CommitUnknownError, ConflictError, MerganserError, 
 from merganser.meta.snapshot import COMPACT
 from merganser.storage.protocol import Storage, no_lock
 from merganser.write import buffer
-from tests.catalogs.databases import SqlServer
+from tests.catalogs.databases import DISTURBED_S, Backend, Backends
 from tests.s3_server import Bucket
 from tests.serial.workloads import WORKLOADS, Commit, Judge, by_key, changes_of
 from tests.soak.journal import Events, Journal
 
 FAST = {"local.sync": "false"}
+_AWAY_S = 60.0
+"""Maximum seconds that a catalog may take to answer again."""
+_SLOW_S = 20.0
+"""Seconds of a commit that is noted as a slow one."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,14 @@ class Place:
     options: dict[str, str]
 
     def table(self) -> Any:
-        """Open the table."""
-        return catalog(self.warehouse, options=self.options).table("db.t")
+        """Open the table. A catalog that does not answer is asked again."""
+        end = time.monotonic() + _AWAY_S
+        while True:
+            try:
+                return catalog(self.warehouse, options=self.options).table("db.t")
+            except StorageError:
+                if time.monotonic() > end:
+                    raise
 
     def failures(self) -> list[str]:
         """Return what went wrong in some process."""
@@ -57,12 +68,14 @@ class Found:
     per_writer: list[int] = field(default_factory=list)
     reads: int = 0
     killed: int = 0
+    disturbed: Counter[str] = field(default_factory=Counter)
     events: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
     def line(self) -> str:
         """Return the numbers."""
-        events = ", ".join(f"{count} {what}" for what, count in sorted(self.events.items()))
+        told = {**self.events, **{f"times {part} killed": count for part, count in self.disturbed.items()}}
+        events = ", ".join(f"{count} {what}" for what, count in sorted(told.items()))
         return (
             f"{self.commits} commits ({min(self.per_writer, default=0)} to {max(self.per_writer, default=0)} by a "
             f"writer), {self.reads} reads judged, {self.killed} killed; {events}"
@@ -111,14 +124,17 @@ def run(
     pause_s: float = 1.0,
     losses: float = 0.01,
     bucket: Bucket | None = None,
-    database: SqlServer | None = None,
+    backends: Backends | None = None,
+    disturbed_s: float = DISTURBED_S,
 ) -> Found:
     """Run a workload in a directory of its own, or in a bucket.
 
     Args:
-        database: has the names of tables, and locks for commits.
         pause_s: mean time between kills; 0: nobody is killed.
-        losses: the share of calls to the store whose reply is lost.
+        losses: the share of calls to the store whose reply is lost, and of requests to a catalog that go wrong.
+        backends: make the catalog that names the table, and has locks for commits or makes them. At times the
+            catalog is killed.
+        disturbed_s: mean time between kills of the catalog.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["pandas", "tests.serial.driver"])
@@ -126,14 +142,15 @@ def run(
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="merganser-serial-", ignore_cleanup_errors=True) as root:
         place = Place(Path(root), root, FAST) if bucket is None else Place(Path(root), bucket.root, bucket.options)
-        if database is not None:
-            options = {"warehouse": place.warehouse, "lock.enabled": "true", **database.options, **place.options}
-            place = Place(
-                Path(root), database.emptied(f"serial_{seed}_{name.replace('-', '_')}", Path(root)).uri, options
-            )
+        backend: Backend | None = None
+        if backends is not None:
+            backend = backends.emptied(f"serial_{seed}_{name.replace('-', '_')}", Path(root))
+            place = Place(Path(root), backend.uri, {**place.options, **backend.options(place.warehouse)})
         made_in = catalog(place.warehouse, options=place.options)
         made_in.create_database("db")
         WORKLOADS[name].create(made_in)
+        if backend is not None:
+            backend.lose(losses, seed)
 
         def started(writer: int) -> Any:
             process = context.Process(target=_write, args=(name, place, writer, rng.randrange(1 << 30), losses))
@@ -151,6 +168,9 @@ def run(
                 time.sleep(min(rng.expovariate(1 / pause_s) if pause_s else seconds, seconds))
                 if pause_s and time.perf_counter() < end:
                     victim = rng.randrange(writers)
+                    if backend is not None and rng.random() < pause_s / disturbed_s and (part := backend.disturb(rng)):
+                        found.disturbed[part] += 1
+                        continue
                     running[victim].kill()
                     running[victim].join()
                     running[victim] = started(victim)
@@ -159,8 +179,14 @@ def run(
             for process in (*running, reader):
                 process.kill()
                 process.join()
-        found.problems = place.failures()
-        _settle(name, place, writers, found)
+        try:
+            if backend is not None:
+                backend.lose(0)
+            found.problems = place.failures()
+            _settle(name, place, writers, found)
+        finally:
+            if backend is not None:
+                backend.close()
     return found
 
 
@@ -210,6 +236,7 @@ def _write(name: str, place: Place, writer: int, seed: int, losses: float) -> No
     n = tried if tried > told else told + 1
     while True:
         journal.begin(n)
+        begun = time.monotonic()
         try:
             _commit(name, table, (writer, n))
         except (ConflictError, CommitUnknownError, StorageError) as error:
@@ -218,6 +245,9 @@ def _write(name: str, place: Place, writer: int, seed: int, losses: float) -> No
         except BaseException as error:
             (place.directory / f"failure-{time.time_ns()}").write_text(f"{name}: writer {writer}: {error!r}")
             raise
+        finally:
+            if time.monotonic() - begun > _SLOW_S:
+                events.note("slow commit")
         journal.done(n)
         n += 1
 

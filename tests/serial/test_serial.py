@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.catalogs.databases import UnavailableError, backends
 from tests.serial.driver import run
 from tests.serial.workloads import WORKLOADS, Judge, by_key, changes_of, cycle
 
@@ -47,3 +48,18 @@ def test_overlapping_writers_that_are_killed_and_lose_replies_commit_one_after_t
     found = run(name, seconds=3, seed=1, writers=4, pause_s=1)
     assert found.problems == []
     assert found.commits
+
+
+@pytest.mark.campaign(1 / 3)
+@pytest.mark.parametrize("kind", ["rest", "postgresql", "rest+sqlite"])
+def test_writers_go_on_while_the_catalog_is_killed_and_its_replies_are_lost(kind: str) -> None:
+    pytest.importorskip("sqlalchemy")
+    pytest.importorskip("requests")
+    try:
+        with backends(kind) as made:
+            found = run("lists", seconds=4, seed=1, writers=3, pause_s=0.5, losses=0.05, backends=made, disturbed_s=2)
+    except UnavailableError as error:
+        pytest.skip(f"there is no {kind} to test with: {error}")
+    assert found.problems == []
+    assert found.commits
+    assert found.disturbed

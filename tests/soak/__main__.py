@@ -9,7 +9,7 @@ import argparse
 import sys
 from contextlib import nullcontext
 
-from tests.catalogs.databases import KINDS, started
+from tests.catalogs.databases import CATALOGS, backends
 from tests.soak.driver import Soak, report
 
 if __name__ == "__main__":
@@ -18,9 +18,9 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=60, help="it ends then, whatever was killed")
     parser.add_argument("--pause", type=float, default=0.3, help="mean seconds between kills")
-    parser.add_argument("--catalog", choices=KINDS, help="names and locks are in an SQL database")
+    parser.add_argument("--catalog", choices=CATALOGS, help="what names the tables, and is killed, too")
     given = parser.parse_args()
-    with started(given.catalog) if given.catalog else nullcontext() as database:
-        soak = Soak(given.kills, given.seed, given.minutes * 60, given.pause, database=database)
+    with backends(given.catalog) if given.catalog else nullcontext() as catalogs:
+        soak = Soak(given.kills, given.seed, given.minutes * 60, given.pause, backends=catalogs)
         code = report(soak, soak.run())
     sys.exit(code)

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from merganser.errors import UnsupportedError
-from tests.catalogs.databases import SqlServer
+from tests.catalogs.databases import DISTURBED_S, Backends
 from tests.soak.tables import TABLES, WRITERS, Judge, Replay
 from tests.soak.workers import Place, commit, work
 
+_LOSSES = 0.02
+"""Share of the requests to a catalog that go wrong."""
 ROLES = (("writer", WRITERS), ("compactor", 2), ("expirer", 1), ("reader", 2), ("follower", 2))
 
 
@@ -30,7 +32,8 @@ class Soak:
         seconds_max: it ends then, whatever was killed.
         pause_s: mean time between kills.
         roles: how many processes of each.
-        database: has the names of tables, and locks for commits.
+        backends: make the catalog that names the tables, and has locks for commits or makes them. Every fifth kill is
+            one of the catalog.
     """
 
     kills: int
@@ -39,19 +42,28 @@ class Soak:
     pause_s: float = 0.3
     roles: tuple[tuple[str, int], ...] = ROLES
     quiet: bool = False
-    database: SqlServer | None = None
+    backends: Backends | None = None
     killed: Counter[str] = field(default_factory=Counter)
     numbers: dict[str, Any] = field(default_factory=dict)
 
     def run(self) -> list[str]:
         """Run it in a directory of its own. Return what is wrong; empty when nothing is."""
         with tempfile.TemporaryDirectory(prefix="merganser-soak-", ignore_cleanup_errors=True) as root:
-            empty = Place(Path(root), (), self.database and self.database.emptied(f"soak_{self.seed}", Path(root)))
-            place = replace(empty, tables=_created(empty))
-            start = time.perf_counter()
-            problems = self._storm(place)
-            self.numbers["seconds under load"] = round(time.perf_counter() - start, 1)
-            return problems or self._settled(place)
+            backend = self.backends and self.backends.emptied(f"soak_{self.seed}", Path(root))
+            try:
+                empty = Place(Path(root), (), backend)
+                place = replace(empty, tables=_created(empty))
+                if backend is not None:
+                    backend.lose(_LOSSES, self.seed)
+                start = time.perf_counter()
+                problems = self._storm(place)
+                self.numbers["seconds under load"] = round(time.perf_counter() - start, 1)
+                if backend is not None:
+                    backend.lose(0)
+                return problems or self._settled(place)
+            finally:
+                if backend is not None:
+                    backend.close()
 
     def _storm(self, place: Place) -> list[str]:
         rng = random.Random(self.seed)
@@ -64,6 +76,13 @@ class Soak:
                 time.sleep(rng.expovariate(1 / self.pause_s))
                 if failures := _failures(place):
                     return failures
+                if (
+                    place.backend is not None
+                    and rng.random() < self.pause_s / DISTURBED_S
+                    and (part := place.backend.disturb(rng))
+                ):
+                    self.killed[f"{part} of the catalog"] += 1
+                    continue
                 slot = rng.choice(slots)
                 _kill(running.pop(slot))
                 self.killed[slot[0]] += 1
@@ -108,6 +127,8 @@ class Soak:
         return problems
 
     def _count(self, place: Place) -> None:
+        for part in sorted({*self.killed} - {role for role, _ in self.roles}):
+            self.numbers[f"{part} killed"] = self.killed[part]
         for role, _ in self.roles:
             self.numbers[f"{role}s killed"] = self.killed[role]
             for what, count in sorted(place.events(role).counts().items()):

@@ -17,10 +17,16 @@ from merganser.errors import (
     ExpiredError,
     FormatError,
     NotFoundError,
+    StorageError,
 )
-from tests.catalogs.databases import SqlServer
+from tests.catalogs.databases import Backend
 from tests.soak.journal import Events, Journal
 from tests.soak.tables import TABLES, Judge, Replay, SoakTable, arrow
+
+_AWAY_S = 60.0
+"""Maximum seconds that a catalog may take to answer again."""
+_SLOW_S = 20.0
+"""Seconds of a commit that is noted as a slow one."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +36,12 @@ class Place:
     Attributes:
         root: its directory.
         tables: names of the tables that are there.
-        database: has the names of the tables, and locks for commits; None: the file system has them.
+        backend: names the tables, and is killed at times; None: the file system names them.
     """
 
     root: Path
     tables: tuple[str, ...]
-    database: SqlServer | None = None
+    backend: Backend | None = None
 
     @property
     def warehouse(self) -> str:
@@ -46,17 +52,27 @@ class Place:
         """Return the tables."""
         return [table for table in TABLES if table.name in self.tables]
 
+    @property
+    def away(self) -> tuple[type[Exception], ...]:
+        """Errors that say that the catalog did not answer."""
+        return (StorageError, CommitUnknownError) if self.backend else ()
+
     def open(self, name: str) -> Any:
-        """Return a table, with nothing remembered."""
-        return self.catalog().table(f"soak.{name}")
+        """Return a table, with nothing remembered. A catalog that does not answer is asked again."""
+        end = time.monotonic() + _AWAY_S
+        while True:
+            try:
+                return self.catalog().table(f"soak.{name}")
+            except self.away:
+                if time.monotonic() > end:
+                    raise
 
     def catalog(self) -> Any:
         """Return the catalog, with nothing remembered."""
         options = {"local.sync": "false"}
-        if self.database is None:
+        if self.backend is None:
             return catalog(self.warehouse, options=options)
-        options |= {"warehouse": self.warehouse, "lock.enabled": "true", **self.database.options}
-        return catalog(self.database.uri, options=options)
+        return catalog(self.backend.uri, options=options | self.backend.options(self.warehouse))
 
     def journal(self, table: str, writer: int) -> Journal:
         """Return the journal of a writer."""
@@ -116,11 +132,15 @@ def _write(place: Place, number: int, rng: random.Random) -> None:
         if n == tried:
             events.note("commit tried again")
         journal.begin(n)
+        begun = time.monotonic()
         try:
             commit(place, table, opened[table.name], number, n, rng)
-        except (ConflictError, CommitUnknownError) as error:
+        except (ConflictError, CommitUnknownError, *place.away) as error:
             events.note(type(error).__name__)
             continue
+        finally:
+            if time.monotonic() - begun > _SLOW_S:
+                events.note("slow commit")
         journal.done(n)
         events.note("commit")
 
@@ -135,8 +155,8 @@ def _compact(place: Place, number: int, rng: random.Random) -> None:
                 opened.rescale(rng.choice([1, 2, 3, 4]))
                 events.note("rescale")
             made = opened.compact(full=rng.random() < 0.3)
-        except ConflictError:
-            events.note("conflict")
+        except (ConflictError, *place.away) as error:
+            events.note(type(error).__name__)
             continue
         events.note("nothing to compact" if made is None else "compaction")
         time.sleep(0.05)
