@@ -160,14 +160,16 @@ def _of_rest(text: str, given: Options, env: Callable[[Storage], Env], what: str
     try:
         from merganser.catalogs.rest_client import BEARER, RestClient, sign_of  # noqa: PLC0415 - an extra
         from merganser.catalogs.rest_metastore import RestGuard, RestMetastore  # noqa: PLC0415 - an extra
+        from merganser.catalogs.rest_signing import DLF, signer_of  # noqa: PLC0415 - an extra
     except ImportError:
         raise UnsupportedError(
             f"{what}: the package requests is missing. Nothing was opened. Run pip install 'merganser[rest-catalog]'."
         ) from None
-    if provider not in (None, BEARER):
+    if provider not in (None, BEARER, DLF):
         sign_of(provider)
     address = uri.rstrip("/") if uri.startswith(_HTTP) else f"http://{uri.rstrip('/')}"
-    client = RestClient(address, provider, token, _headers(given))
+    signer = signer_of(given, address, what) if provider == DLF else None
+    client = RestClient(address, provider, token, _headers(given), signer=signer)
     config = client.ask("GET", "/v1/config", {"warehouse": warehouse})
     server = {key: str(value) for key, value in (config.get("overrides") or {}).items()}
     defaults = {key: str(value) for key, value in (config.get("defaults") or {}).items()}

@@ -20,6 +20,7 @@ from urllib.parse import quote
 import requests
 import urllib3
 
+from merganser.catalogs.rest_signing import DlfSigner
 from merganser.errors import (
     AlreadyExistsError,
     InvalidInputError,
@@ -56,8 +57,9 @@ class RestClient:
 
     Attributes:
         uri: address of the server.
-        provider: who signs requests: "bear", `module:function`, or the name of an entry point.
+        provider: who signs requests: "bear", "dlf", `module:function`, or the name of an entry point.
         token: what "bear" sends.
+        signer: of "dlf".
         headers: more headers of each request.
         prefix: what all paths begin with, as the server says.
     """
@@ -67,6 +69,7 @@ class RestClient:
     token: str | None = field(default=None, repr=False)
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     prefix: str = ""
+    signer: DlfSigner | None = None
 
     def get(self, *path: str, **query: str) -> Any:
         """Return the JSON of a resource; see `ask` for errors.
@@ -117,6 +120,8 @@ class RestClient:
                 reply = self._sent(method, path, query, data)
                 if reply.status_code == 401 and not renewed and self.provider not in (None, BEARER):
                     renewed = True  # the token of before may just have expired
+                    if self.signer is not None:
+                        self.signer.forget()
                     reply = self._sent(method, path, query, data)
             except requests.RequestException as error:
                 begun = method == "POST" and not _is_unsent(error)
@@ -135,6 +140,8 @@ class RestClient:
             headers["Content-Type"] = "application/json"
         if self.provider == BEARER:
             headers["Authorization"] = f"Bearer {self.token}"
+        elif self.signer is not None:
+            headers.update(self.signer.headers(method, path, query, data))
         elif self.provider is not None:
             headers.update(sign_of(self.provider)(method, path, query, data))
         return _session().request(
@@ -155,6 +162,8 @@ class RestClient:
             hint = "Use a token of a client that may do this"
             if self.provider is None:
                 hint = "Set the options 'token.provider' to 'bear' and 'token' to a token of the server"
+            elif self.signer is not None:
+                hint = "Check the keys that sign requests, 'dlf.region', and the clock of this machine"
             elif status == 401:
                 hint = "Set the option 'token' to a token of the server that has not expired"
             raise StorageError(f"{what}: {told or 'it refuses the client'} Nothing was changed. {hint}.", changed=False)
@@ -215,7 +224,7 @@ def sign_of(provider: str) -> Sign:
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidInputError(
             f"cannot sign requests with 'token.provider' = '{provider}': {error}. Nothing was changed. Give 'bear', "
-            f"module:function, or the name of an entry point of '{GROUP}'.",
+            f"'dlf', module:function, or the name of an entry point of '{GROUP}'.",
             option="token.provider",
         ) from error
 

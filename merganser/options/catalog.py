@@ -58,11 +58,54 @@ TOKEN_PROVIDER: Final = Option[str | None](
     "token.provider",
     TEXT,
     None,
-    "Who says to a REST server who asks: bear, which sends 'token'; module:function, or an entry point, whose result "
-    "is the headers of a request.",
+    "Who says to a REST server who asks: bear, which sends 'token'; dlf, which signs each request with the keys of "
+    "'dlf.'; module:function, or an entry point, whose result is the headers of a request.",
     noun=CATALOG,
 )
 TOKEN: Final = Option[str | None]("token", TEXT, None, "Token for a REST server. Needs 'token.provider'.", noun=CATALOG)
+DLF_REGION: Final = Option[str | None](
+    "dlf.region",
+    TEXT,
+    None,
+    "Region that a signature names. Default: what the address of the server says.",
+    noun=CATALOG,
+)
+DLF_KEY_ID: Final = Option[str | None]("dlf.access-key-id", TEXT, None, "Key that signs requests.", noun=CATALOG)
+DLF_KEY_SECRET: Final = Option[str | None]("dlf.access-key-secret", TEXT, None, "Its secret.", noun=CATALOG)
+DLF_SECURITY_TOKEN: Final = Option[str | None](
+    "dlf.security-token", TEXT, None, "Token of a session, with keys that expire.", noun=CATALOG
+)
+DLF_TOKEN_PATH: Final = Option[str | None](
+    "dlf.token-path",
+    TEXT,
+    None,
+    "File with the keys that sign requests, as JSON. It is read again an hour before they expire.",
+    noun=CATALOG,
+)
+DLF_TOKEN_LOADER: Final = Option[str | None](
+    "dlf.token-loader",
+    choice("local-file", "ecs"),
+    None,
+    "Where keys come from: local-file, 'dlf.token-path'; ecs, the service that says which role the machine has.",
+    noun=CATALOG,
+)
+DLF_ECS_URL: Final = Option(
+    "dlf.token-ecs-metadata-url",
+    TEXT,
+    "http://100.100.100.200/latest/meta-data/Ram/security-credentials/",
+    "Address of that service.",
+    noun=CATALOG,
+)
+DLF_ECS_ROLE: Final = Option[str | None](
+    "dlf.token-ecs-role-name", TEXT, None, "Role of the machine. Default: what that service says.", noun=CATALOG
+)
+DLF_ALGORITHM: Final = Option[str | None](
+    "dlf.signing-algorithm",
+    choice("default", "openapi"),
+    None,
+    "How requests are signed. Default: openapi if the address of the server has 'dlfnext', else default.",
+    noun=CATALOG,
+)
 DATA_TOKEN: Final = Option(
     "data-token.enabled", BOOLEAN, False, "Ask a REST server for keys of the store, by table.", noun=CATALOG
 )
@@ -158,6 +201,15 @@ OPTIONS: Final[tuple[Option[Any], ...]] = (
     WAREHOUSE,
     TOKEN_PROVIDER,
     TOKEN,
+    DLF_REGION,
+    DLF_KEY_ID,
+    DLF_KEY_SECRET,
+    DLF_SECURITY_TOKEN,
+    DLF_TOKEN_PATH,
+    DLF_TOKEN_LOADER,
+    DLF_ECS_URL,
+    DLF_ECS_ROLE,
+    DLF_ALGORITHM,
     DATA_TOKEN,
     PREFIX,
     CATALOG_KEY,

@@ -18,7 +18,7 @@ HIDDEN: Final = "***"
 
 # Looked for in the letters and digits of a key alone: stores write `access-key`, `access.key` and `accessKey`.
 _PARTS: Final = re.compile(
-    r"passw(or)?d|passphrase|secret|token(?!i[sz])|credential|authorization|jaas"
+    r"passw(or)?d|passphrase|secret|token(?!i[sz]|provider|path|loader|ecs|enabled)|credential|authorization|jaas"
     r"|(access|account|encryption|private|api|keystore)key|keypem|oauthbearerconfig"
 )
 # Too short for that: `sas` is in `class-assigner`, and in the harmless `sasl.mechanism`.

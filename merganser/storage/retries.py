@@ -12,8 +12,10 @@ from __future__ import annotations
 import math
 import random
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, Protocol, TypeVar
 
 E = TypeVar("E", bound=Exception)
@@ -35,7 +37,7 @@ class Timing(Protocol):
 
 
 class _Machine:
-    """The timing of this machine."""
+    """The timing of this machine, for code that has no `Env`."""
 
     random = random.Random()
 
@@ -44,6 +46,14 @@ class _Machine:
 
     def sleep_ms(self, duration_ms: float) -> None:
         time.sleep(duration_ms / 1000)
+
+    def now(self) -> datetime:
+        """Return the current time, aware."""
+        return datetime.now(UTC)
+
+    def new_id(self) -> str:
+        """Return a fresh random uuid as text."""
+        return str(uuid.uuid4())
 
 
 MACHINE: Final = _Machine()

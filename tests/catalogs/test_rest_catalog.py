@@ -353,7 +353,7 @@ def test_a_token_is_shown_nowhere(server: Server, catalog: mg.Catalog) -> None:
         ("http://127.0.0.1:1", {"warehouse": "w", "token.provider": "bear"}, "the option 'token' is missing"),
         ("http://127.0.0.1:1", {"warehouse": "w", "token": "x"}, "the option 'token.provider' is missing"),
         ("http://127.0.0.1:1", {"warehouse": "w", "token.provider": "none:at_all"}, "cannot sign requests"),
-        ("http://127.0.0.1:1", {"warehouse": "w", "token.provider": "dlf"}, "cannot sign requests"),
+        ("http://127.0.0.1:1", {"warehouse": "w", "token.provider": "none"}, "cannot sign requests"),
         ("http://127.0.0.1:1", {"warehous": "w"}, "Did you mean 'warehouse'"),
     ],
 )

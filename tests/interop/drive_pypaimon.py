@@ -25,11 +25,15 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 from driver_loop import read_ipc, serve, write_ipc
 from pypaimon import CatalogFactory, Schema
+from pypaimon.api.auth.dlf_signer import DLFDefaultSigner, DLFOpenApiSigner
+from pypaimon.api.token_loader import DLFToken
+from pypaimon.api.typedef import RESTAuthParameter
 from pypaimon.common.identifier import Identifier
 from pypaimon.function.function import FunctionImpl
 from pypaimon.function.function_change import FunctionChange
@@ -130,6 +134,19 @@ def function(request: dict[str, Any]) -> Any:
     }
 
 
+def sign(request: dict[str, Any]) -> dict[str, str]:
+    """Return the headers that sign a request of a REST catalog, with the nonce of the caller."""
+    signer = DLFDefaultSigner(request["region"]) if request["algorithm"] == "default" else DLFOpenApiSigner()
+    body = request["body"]
+    parameter = RESTAuthParameter(request["method"], request["path"], body, dict(request["query"]))
+    token = DLFToken(request["id"], request["secret"], request["token"])
+    at = datetime.fromtimestamp(request["at"], UTC)
+    headers = signer.sign_headers(body, at, token.security_token, request["host"])
+    if "x-acs-signature-nonce" in headers:
+        headers["x-acs-signature-nonce"] = request["nonce"]
+    return {**headers, "Authorization": signer.authorization(parameter, token, request["host"], headers)}
+
+
 def write(request: dict[str, Any]) -> dict[str, int]:
     """Write the rows of an IPC file as one commit."""
     table = _table({**request, "options": None})
@@ -214,6 +231,7 @@ if __name__ == "__main__":
             "alter": alter,
             "catalog": catalog,
             "function": function,
+            "sign": sign,
             "write": write,
             "read": read,
             "changes": changes,

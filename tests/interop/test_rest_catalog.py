@@ -13,6 +13,7 @@ import pytest
 
 import merganser as mg
 from merganser.meta.seal import JSON_SEAL
+from tests.catalogs.signed_requests import signed_by_us, signed_requests
 from tests.unit.serve.serving import TOKEN, Serving
 
 from .peers import Peer, PeerError
@@ -186,3 +187,10 @@ def test_functions_are_those_of_a_client_of_paimon(tmp_path: Path, pypaimon: Pee
     ask("drop", "shop.f")
     assert own.list_functions("shop") == ["g"]
     assert shop.server.stop() == 0
+
+
+def test_signatures_are_those_of_the_client(pypaimon: Peer) -> None:
+    """Of parameters too, but for characters that it does not escape as Java does."""
+    for request in signed_requests():
+        if request["algorithm"] == "openapi" or all(map(str.isalnum, request["query"].values())):
+            assert signed_by_us(request) == pypaimon.request("sign", **request)

@@ -13,6 +13,7 @@ import merganser as mg
 from merganser.meta.seal import JSON_SEAL
 from tests.catalogs.databases import SqlServer, started
 from tests.catalogs.rest import Server
+from tests.catalogs.signed_requests import signed_by_us, signed_requests
 from tests.interop.engines import TableShape
 from tests.interop.peers import PeerError
 from tests.interop.values import assert_same_rows
@@ -59,6 +60,12 @@ def share_rest_catalog(world: World, random: Random) -> None:
     _errors(java)
     assert server.stop() == 0
     assert server.log.read_text() == ""
+
+
+def compare_signatures(world: World, random: Random) -> None:
+    """Both sign requests of a REST catalog in the same way."""
+    for request in signed_requests():
+        assert signed_by_us(request) == world.java.process.request("sign", **request), request
 
 
 def _same_pages(random: Random, java: JavaEngine, held: Mapping[str, object]) -> None:

@@ -6,6 +6,7 @@ import java.io.StringWriter;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.LinkedHashMap;
@@ -44,6 +45,11 @@ import org.apache.paimon.options.Options;
 import org.apache.paimon.predicate.Predicate;
 import org.apache.paimon.predicate.PredicateBuilder;
 import org.apache.paimon.reader.RecordReader;
+import org.apache.paimon.rest.auth.DLFDefaultSigner;
+import org.apache.paimon.rest.auth.DLFOpenApiSigner;
+import org.apache.paimon.rest.auth.DLFRequestSigner;
+import org.apache.paimon.rest.auth.DLFToken;
+import org.apache.paimon.rest.auth.RESTAuthParameter;
 import org.apache.paimon.schema.Schema;
 import org.apache.paimon.schema.SchemaChange;
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.JsonNode;
@@ -105,6 +111,8 @@ public final class Witness {
         switch (request.get("op").textValue()) {
             case "about":
                 return about();
+            case "sign":
+                return sign(request);
             case "picks":
                 return Trees.picks(request.get("trees"));
             case "create_table":
@@ -203,6 +211,33 @@ public final class Witness {
         Map<String, Object> about = new LinkedHashMap<>();
         about.put("java", System.getProperty("java.version"));
         return about;
+    }
+
+    /** The headers that sign a request of a REST catalog, with the nonce of the caller. */
+    private static Object sign(JsonNode request) throws Exception {
+        DLFRequestSigner signer =
+                request.get("algorithm").textValue().equals("default")
+                        ? new DLFDefaultSigner(request.get("region").textValue())
+                        : new DLFOpenApiSigner();
+        RESTAuthParameter parameter =
+                new RESTAuthParameter(
+                        request.get("path").textValue(),
+                        texts(request.get("query")),
+                        request.get("method").textValue(),
+                        request.get("body").textValue());
+        DLFToken token =
+                new DLFToken(
+                        request.get("id").textValue(),
+                        request.get("secret").textValue(),
+                        request.get("token").textValue(),
+                        null);
+        String host = request.get("host").textValue();
+        Instant at = Instant.ofEpochSecond(request.get("at").longValue());
+        Map<String, String> headers =
+                new TreeMap<>(signer.signHeaders(parameter.data(), at, token.getSecurityToken(), host));
+        headers.computeIfPresent("x-acs-signature-nonce", (key, old) -> request.get("nonce").textValue());
+        headers.put("Authorization", signer.authorization(parameter, token, host, headers));
+        return headers;
     }
 
     // catalog
