@@ -19,6 +19,7 @@ from sqlalchemy.types import ARRAY
 from sqlglot.dialects.spark import Spark
 
 from merganser import dbapi
+from merganser.catalogs.definitions import View
 from merganser.errors import InvalidInputError, NotFoundError
 from merganser.handle.table import Table
 from merganser.schema import types as t
@@ -497,14 +498,14 @@ class MerganserDialect(default.DefaultDialect):
 
     @reflection.cache
     def _handle(self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any) -> Any:
-        """Return a table or a system table.
+        """Return a table, a view or a system table.
 
         Raises:
             NoSuchTableError: there is none.
         """
         state = _session(connection).state
         try:
-            return state.catalog.table(f"{schema or state.database}.{table_name}")
+            return state.handle((schema or state.database, table_name))
         except (NotFoundError, InvalidInputError) as error:
             raise exc.NoSuchTableError(f"{schema}.{table_name}" if schema else table_name) from error
 
@@ -518,8 +519,18 @@ class MerganserDialect(default.DefaultDialect):
         database = schema or state.database
         return list(state.catalog.list_tables(database)) if database in state.catalog.list_databases() else []
 
+    @reflection.cache
     def get_view_names(self, connection: Connection, schema: str | None = None, **kw: Any) -> list[str]:
-        return []
+        state = _session(connection).state
+        database = schema or state.database
+        return list(state.catalog.list_views(database)) if database in state.catalog.list_databases() else []
+
+    @reflection.cache
+    def get_view_definition(self, connection: Connection, view_name: str, schema: str | None = None, **kw: Any) -> str:
+        found = self._handle(connection, view_name, schema, **kw)
+        if not isinstance(found, View):
+            raise exc.NoSuchTableError(f"{schema}.{view_name}" if schema else view_name)
+        return found.sql
 
     def get_temp_table_names(self, connection: Connection, schema: str | None = None, **kw: Any) -> list[str]:
         return []
@@ -555,6 +566,8 @@ class MerganserDialect(default.DefaultDialect):
 
     def get_table_comment(self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any) -> Any:
         found = self._handle(connection, table_name, schema, **kw)
+        if isinstance(found, View):
+            return {"text": found.comment}
         return {"text": (found.schema.comment or None) if isinstance(found, Table) else None}
 
     def get_table_options(self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any) -> Any:

@@ -75,6 +75,14 @@ def tables(database: _DatabaseName, warehouse: Warehouse = None, store: Store = 
         print(name)
 
 
+def views(database: _DatabaseName, warehouse: Warehouse = None, store: Store = None) -> None:
+    """List the views of a database. A catalog that is a directory has none."""
+    from merganser.cli.target import catalog_of
+
+    for name in catalog_of(warehouse, store).list_views(database):
+        print(name)
+
+
 def create_database(
     database: _DatabaseName,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if it exists.")] = False,
@@ -139,7 +147,7 @@ def create_table(
 def drop_database(
     database: _DatabaseName,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Do nothing if it does not exist.")] = False,
-    cascade: Annotated[bool, typer.Option("--cascade", help="Remove its tables too.")] = False,
+    cascade: Annotated[bool, typer.Option("--cascade", help="Remove its tables, views and functions too.")] = False,
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
@@ -284,6 +292,7 @@ COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("login", login),
     ("databases", databases),
     ("tables", tables),
+    ("views", views),
     ("create-database", create_database),
     ("create-table", create_table),
     ("drop-database", drop_database),

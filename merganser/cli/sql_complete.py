@@ -131,11 +131,13 @@ def _of_call(name: str, head: str, in_string: bool, session: Any) -> Iterable[st
 
 
 def _qualified(session: Any) -> list[str]:
-    """Return tables of the current database, and then all tables with their databases."""
+    """Return tables and views of the current database, and then all of them with their databases."""
     catalog, here = session.state.catalog, session.state.database
-    databases = catalog.list_databases()
-    names = catalog.list_tables(here) if here in databases else []
-    return [*names, *(f"{database}.{name}" for database in databases for name in catalog.list_tables(database))]
+    known = {
+        database: [*catalog.list_tables(database), *catalog.list_views(database)]
+        for database in catalog.list_databases()
+    }
+    return [*known.get(here, ()), *(f"{database}.{name}" for database, names in known.items() for name in names)]
 
 
 def _in_options(head: str) -> bool:
@@ -163,7 +165,7 @@ def _tables(database: str, word: str, session: Any) -> Sequence[str]:
     catalog, state = session.state.catalog, session.state
     name = database.rstrip(".").replace("`", "") or state.database
     databases = catalog.list_databases()
-    tables = list(catalog.list_tables(name)) if name in databases else []
+    tables = [*catalog.list_tables(name), *catalog.list_views(name)] if name in databases else []
     plain, dollar, _ = word.partition("$")
     if not dollar:
         return tables if database else [*tables, *(f"{other}." for other in databases)]

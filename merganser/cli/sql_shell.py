@@ -30,8 +30,8 @@ from merganser.errors import MerganserError
 
 _HELP: Final = """\
 \\l            list the databases
-\\dt [NAME]    list the tables of a database
-\\d TABLE      describe a table
+\\dt [NAME]    list the tables and views of a database
+\\d TABLE      describe a table or view
 \\c NAME       use a database
 \\timing       show seconds, or stop showing them
 \\o FILE       write the rows of the next query to a .csv, .json or .parquet file

@@ -22,6 +22,7 @@ class Form:
 
 
 _D, _T, _A, _R, _Q, _S = "Databases", "Tables", "Changes of a table", "Rows", "Queries", "Session"
+_V: Final = "Views and functions"
 
 FORMS: Final[tuple[Form, ...]] = (
     Form(
@@ -75,7 +76,7 @@ FORMS: Final[tuple[Form, ...]] = (
     Form(
         _T, "SHOW", "SHOW {DATABASES | SCHEMAS} [LIKE 'pattern']\nSHOW TABLES [{IN | FROM} database] [LIKE 'pattern']\n"
         "SHOW PARTITIONS name [PARTITION (column = value, ...)]\nSHOW COLUMNS {IN | FROM} name\nSHOW TAGS name\n"
-        "SHOW TBLPROPERTIES name [('key')]\nSHOW CREATE TABLE name",
+        "SHOW TBLPROPERTIES name [('key')]\nSHOW CREATE {TABLE | VIEW} name",
         "Lists what there is. In patterns, `*` is any text and `|` separates alternatives.",
         "SHOW TABLES LIKE 'o*'; -- shop | orders | false",
     ),
@@ -228,6 +229,51 @@ FORMS: Final[tuple[Form, ...]] = (
         _Q, "EXPLAIN", "EXPLAIN statement",
         "Tells what a statement would read and skip, with bytes, and runs nothing.",
         "EXPLAIN SELECT id FROM orders WHERE dt = '2026-01-01';",
+    ),
+    Form(
+        _V, "CREATE VIEW",
+        "CREATE [OR REPLACE] VIEW [IF NOT EXISTS] name [(column [COMMENT 'text'], ...)] [COMMENT 'text']\n"
+        "  [TBLPROPERTIES ('key' = 'value', ...)] AS query",
+        "Creates a [view](../sql.md#views): a query with a name, which runs when the view is read. Catalogs of an SQL "
+        "database and of a server hold views.",
+        "CREATE VIEW paid (id, euros COMMENT 'with tax') AS SELECT id, amount FROM orders WHERE state = 'paid';\n"
+        "SELECT count(*) FROM paid; -- 1",
+    ),
+    Form(
+        _V, "ALTER VIEW",
+        "ALTER VIEW name AS query\nALTER VIEW name RENAME TO new_name\n"
+        "ALTER VIEW name SET TBLPROPERTIES ('key' = 'value', ...)\n"
+        "ALTER VIEW name UNSET TBLPROPERTIES [IF EXISTS] ('key', ...)",
+        "Replaces the query, renames the view, or changes its properties. `comment` is its comment.",
+        "ALTER VIEW paid SET TBLPROPERTIES ('comment' = 'of this year');\nALTER VIEW paid AS SELECT id FROM orders;\n"
+        "SELECT count(*) FROM paid; -- 3",
+    ),
+    Form(
+        _V, "DROP VIEW", "DROP VIEW [IF EXISTS] name",
+        "Removes a view. The tables that it reads stay.",
+        "DROP VIEW paid;",
+    ),
+    Form(
+        _V, "CREATE FUNCTION",
+        "CREATE [OR REPLACE] FUNCTION [IF NOT EXISTS] name ([parameter type [DEFAULT expression], ...])\n"
+        "  [RETURNS type] [COMMENT 'text'] [[NOT] DETERMINISTIC] RETURN expression",
+        "Creates a [function](../sql.md#functions-of-users): an expression over its parameters.",
+        "CREATE FUNCTION gross(net DECIMAL(10, 2), rate INT DEFAULT 20) RETURNS DECIMAL(12, 2)\n"
+        "  RETURN net * (100 + rate) / 100;\nSELECT gross(10), shop.gross(10, 0); -- 12.00 | 10.00",
+    ),
+    Form(
+        _V, "DROP FUNCTION", "DROP FUNCTION [IF EXISTS] name",
+        "Removes a function. Views that call it fail afterwards.",
+        "DROP FUNCTION IF EXISTS net;",
+    ),
+    Form(
+        _V, "SHOW VIEWS, SHOW FUNCTIONS, DESCRIBE FUNCTION",
+        "SHOW VIEWS [{IN | FROM} database] [LIKE 'pattern']\n"
+        "SHOW [USER | ALL] FUNCTIONS [{IN | FROM} database] [LIKE 'pattern']\n"
+        "{DESCRIBE | DESC} FUNCTION [EXTENDED] name",
+        "Lists views, and functions of the catalog, or describes a function. SHOW TABLES lists views too; DESCRIBE, "
+        "SHOW COLUMNS, SHOW TBLPROPERTIES and SHOW CREATE take the name of a view.",
+        "SHOW FUNCTIONS; -- shop.gross",
     ),
     Form(
         _S, "SET, RESET", "SET [key [= value]]\nRESET [key]",

@@ -108,7 +108,7 @@ def test_the_examples_of_pages_with_spark_run(tmp_path: Path, request: pytest.Fi
 def run_sql(page: Path, block: Block, names: dict[str, Any]) -> None:
     """Run statements in one session per page; a comment `-- 3 | a` behind one names the rows that it gives."""
     if "__sql__" not in names:
-        catalog = mg.catalog("sql-warehouse")
+        catalog = mg.catalog("jdbc:sqlite:sql-catalog.sqlite", options={"warehouse": "sql-warehouse"})
         catalog.create_database("default", if_not_exists=True)
         names["__sql__"] = catalog.session()
     for statement in pieces(block.text):

@@ -34,10 +34,16 @@ _OUTER: Final = ("LEFT", "RIGHT", "FULL")
 
 @dataclass(frozen=True)
 class Bound:
-    """A query that is bound: its text, with columns of these names, and their types."""
+    """A query that is bound: its text, with columns of these names, and their types.
+
+    Attributes:
+        origins: per column, the column of a table that it is; None for others. Without rows of that table, the query
+            gives fewer rows, and no other ones.
+    """
 
     text: str
     columns: Columns
+    origins: Sequence[tuple[Reference, str] | None] = ()
 
 
 @dataclass
@@ -191,10 +197,13 @@ class _Binder:
         text, order = (_windowed(part.replace(KEYS, ", ".join(binder.keys)), binder.keys) for part in (text, order))
         text += order + self._limit(node, binder)
         simple = pushed and not (generated or grouped or distinct or order or binder.aggregates or having)
-        limited = self._push_limit(node, first) if simple else False
+        limited = self._push_limit(node, first, scope) if simple else False
         if node is self.top and simple and limited:
             self.plain = _plain(items, scope)
-        return Bound(text, columns)
+        is_filtered = not (generated or grouped or distinct or having or node.find(exp.Window))
+        if not is_filtered or node.args.get("limit") is not None or node.args.get("offset") is not None:
+            return Bound(text, columns)
+        return Bound(text, columns, [_origin(value, scope) for value in items])
 
     def _generators(
         self, node: exp.Select, scope: Scope, ctes: Mapping[str, _Cte]
@@ -355,7 +364,7 @@ class _Binder:
         self._check_alias(name, scope)
         given = [column.name for column in alias.columns] if alias is not None else []
         columns = _unique(_renamed(bound.columns, given, name))
-        scope.relations.append(Relation(name, columns))
+        scope.relations.append(Relation(name, columns, origins=_origins(columns, bound)))
         listed = ", ".join(quoted(column) for column, _ in columns)
         return f"({bound.text}) AS {quoted(name)}({listed})"
 
@@ -388,7 +397,8 @@ class _Binder:
         if isinstance(source, Stored):
             assert bound is not None
             columns = _unique(_renamed(bound.columns, given, name))
-            scope.relations.append(Relation(name, columns, None, source.name.partition(".")[0]))
+            database, origins = source.name.partition(".")[0], _origins(columns, bound)
+            scope.relations.append(Relation(name, columns, None, database, origins=origins))
             return f"({bound.text}) AS {quoted(name)}({', '.join(quoted(column) for column, _ in columns)})"
         reference = Reference(source, f"_r{len(self.references)}", node)
         self.references.append(reference)
@@ -419,10 +429,12 @@ class _Binder:
         finally:
             self.resolve = around
         columns = [(f.name, value.type) for f, value in zip(view.fields, values, strict=True)]
-        if all(value.text == name for value, name in zip(values, names, strict=True)):
-            return Bound(bound.text, columns)
+        kept = [value.text == name for value, name in zip(values, names, strict=True)]
+        origins = [origin if same else None for origin, same in zip(bound.origins, kept, strict=False)]
+        if all(kept):
+            return Bound(bound.text, columns, origins)
         shown = ", ".join(f"{value.text} AS {name}" for value, name in zip(values, names, strict=True))
-        return Bound(f"SELECT {shown} FROM ({bound.text}) AS _view({', '.join(names)})", columns)
+        return Bound(f"SELECT {shown} FROM ({bound.text}) AS _view({', '.join(names)})", columns, origins)
 
     def _range(self, node: exp.Table, scope: Scope) -> str:
         binder = self._expressions(Scope(), {})
@@ -735,22 +747,24 @@ class _Binder:
             return False
         owners = {id(found): found for found in (_owner(column, scope) for column in part.find_all(exp.Column))}
         relation = next(iter(owners.values())) if len(owners) == 1 else None
-        if relation is None or relation.reference is None or relation.may_lack:
+        if relation is None or relation.may_lack:
+            return False
+        bare, reference = _bare(part, relation, scope), relation.reference
+        if reference is None and (reference := _moved(bare, relation)) is None:
             return False
         try:
-            predicate = parse_predicate(
-                _bare(part, relation, scope).sql(dialect=Queries),
-                relation.reference.source.fields,
-                setting=self.setting,
-            )
+            text = bare.sql(dialect=Queries)
+            predicate = parse_predicate(text, reference.source.fields, setting=self.setting)
         except MerganserError:
             return False  # the query itself tests it
-        relation.reference.filters.append(predicate)
-        return True
+        reference.filters.append(predicate)
+        return relation.reference is not None
 
-    def _push_limit(self, node: exp.Select, first: int) -> bool:
+    def _push_limit(self, node: exp.Select, first: int, scope: Scope) -> bool:
         """Read no more rows than a LIMIT asks for; return whether the query gives rows of one table as they are."""
         mine = self.references[first:]
+        if [relation.reference for relation in scope.relations] != mine:
+            return False  # of a view or subquery, which may leave rows out
         if len(mine) != 1 or node.args.get("joins") or node.args.get("laterals") or node.find(exp.Window):
             return False
         from_ = node.args.get("from_")
@@ -990,6 +1004,33 @@ def _owner(column: exp.Column, scope: Scope) -> Relation | None:
         if len(parts) >= taken and (found := scope._candidates(parts, taken)):
             return found[0][0] if len(found) == 1 else None
     return None
+
+
+def _origin(value: Value, scope: Scope) -> tuple[Reference, str] | None:
+    """Return the column of a table that a value is, if no join gives rows of nulls for it."""
+    for relation in scope.relations:
+        for name, _ in relation.columns:
+            if value.text == f"{quoted(relation.alias)}.{quoted(name)}" and not relation.may_lack:
+                return (relation.reference, name) if relation.reference is not None else relation.origins.get(name)
+    return None
+
+
+def _origins(columns: Columns, bound: Bound) -> dict[str, tuple[Reference, str]]:
+    found = zip(columns, bound.origins, strict=False)
+    return {name: origin for (name, _), origin in found if origin is not None}
+
+
+def _moved(bare: exp.Expression, relation: Relation) -> Reference | None:
+    """Let a condition on a subquery or view name the columns of the table that they are; None: they are not of one."""
+    columns = list(bare.find_all(exp.Column))
+    origins = [relation.origins.get(column.name) for column in columns]
+    first = origins[0] if origins else None
+    if first is None or any(origin is None or origin[0] is not first[0] for origin in origins):
+        return None
+    for column, origin in zip(columns, origins, strict=True):
+        assert origin is not None
+        column.set("this", exp.to_identifier(origin[1], quoted=True))
+    return first[0]
 
 
 def _bare(node: exp.Expression, relation: Relation, scope: Scope) -> exp.Expression:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from merganser.errors import InvalidInputError
@@ -19,6 +19,7 @@ class Relation:
     Attributes:
         reference: the table that it reads; None: it is a subquery, a list of values and the like.
         may_lack: an outer join gives rows of nulls for it.
+        origins: of a subquery or view, the columns that are those of a table: a condition on them may be tested there.
     """
 
     alias: str
@@ -26,6 +27,7 @@ class Relation:
     reference: Reference | None = None
     database: str = ""
     may_lack: bool = False
+    origins: Mapping[str, tuple[Reference, str]] = field(default_factory=dict)
 
     def value(self, position: int) -> Value:
         """Return a column as a value, and note that it is needed."""

@@ -56,7 +56,13 @@ def test_columns_filters_and_limits_reach_the_scan(session: Session) -> None:
     inner = "SELECT a.id FROM orders a JOIN orders b ON a.id = b.amount AND b.city = 'x'"
     assert _references(session, inner) == [(["id"], "", None), (["city", "amount"], "city = 'x'", None)]
     nested = "SELECT id FROM (SELECT * FROM orders WHERE amount > 5) WHERE id = 1"
-    assert _references(session, nested)[0][1] == "amount > 5"
+    assert _references(session, nested)[0][1] == "amount > 5 AND id = 1"
+    grouped = "SELECT n FROM (SELECT id, count(*) AS n FROM orders GROUP BY id) WHERE id = 1"
+    assert _references(session, grouped)[0][1] == ""
+    limited = "SELECT * FROM (SELECT id FROM orders WHERE amount > 5 LIMIT 3) WHERE id = 1 LIMIT 1"
+    assert _references(session, limited)[0][1:] == ("amount > 5", 3)
+    outer = "SELECT * FROM (SELECT b.id FROM orders a LEFT JOIN orders b ON a.id = b.amount) WHERE id = 1"
+    assert [where for _, where, _ in _references(session, outer)] == ["", ""]
 
 
 def test_parameters_keep_their_types(session: Session) -> None:
