@@ -58,15 +58,20 @@ def offsets(table: TableName, warehouse: Warehouse = None, store: Store = None) 
 def repair(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
     """Send what snapshots publish and the log lacks, such as after a crash.
 
-    Writers do so at their next commit, too. Nothing is sent twice.
+    Writers do so at their next commit, too. Nothing is sent twice. With 'log.consistency' = 'eventual', streams take
+    back rows that are not committed.
     """
     from merganser.cli.target import table_of
+    from merganser.commit.log import is_eventual
     from merganser.log.status import repair_log
+    from merganser.meta.followed import newest
     from merganser.scan.rows import counted
 
     opened = table_of(table, warehouse, store)
     sent = repair_log(opened.definition, opened.env)
     print(f"sent {counted(sent, 'snapshot')}" if sent else "the log lacks nothing")
+    if is_eventual(newest(opened.definition, opened.env)):
+        print("streams take back rows that are not committed")
 
 
 def _group() -> typer.Typer:

@@ -305,11 +305,7 @@ class _TableLog:
         )
         partitions = self._counted(table, producer)
         producer.init_transactions(_SEND_S)
-        last, is_emptied = _searched(table, self._topic, partitions, lambda _: True)
-        newest = max(last.values(), key=lambda mark: mark.snapshot, default=None)
-        self._through = None if newest is None else newest.shown()
-        if is_emptied:  # every record is older than the retention of the topic: none of them is to come again
-            self._through = SnapshotStore(table.paths, env, table.name).latest()
+        self._through = _through(table, env, self._topic, partitions)
         self._published = 0 if self._through is None else self._through.id
         # At last: a producer is one that knows what the log has. Else a begin that was interrupted sends all again.
         self._producer, self._settings, self._partitions, self._answered = producer, settings, partitions, env.seconds()
@@ -594,10 +590,9 @@ def log_lacks(table: TableDef, env: Env) -> int:
     topic = topic_of(table)
     store = SnapshotStore(table.paths, env, table.name)
     with told(table, "read the log"):
-        marks = last_marks(table, topic, partition_count(table, admin := admin_of(table), topic))
+        through = _through(table, env, topic, partition_count(table, admin := admin_of(table), topic))
         del admin
-    newest = max(marks.values(), key=lambda mark: mark.snapshot, default=None)
-    start = _first_logged(table, env, store) if newest is None else newest.snapshot + 1
+    start = _first_logged(table, env, store) if through is None else through.id + 1
     found = _contents_from(table, env, start, store.latest_id() or 0)
     return sum(contents is not None and not contents.is_empty for _, _, contents in found)
 
@@ -674,10 +669,30 @@ def last_marks(
     return _searched(table, topic, partitions, wanted)[0]
 
 
+def _through(table: TableDef, env: Env, topic: str, partitions: int) -> Snapshot | None:
+    """Return the newest snapshot whose changes the log has, or had until they expired. None: it has had none."""
+    last, bounds = _searched(table, topic, partitions, lambda _: True)
+    if last:
+        return max(last.values(), key=lambda mark: mark.snapshot).shown()
+    if not any(low for low, _ in bounds.values()):
+        return None
+    # Retention has removed all that was published. What lies behind it was aborted, such as records of a process that
+    # stopped: those of a snapshot are to come again, those that have expired are not.
+    store = SnapshotStore(table.paths, env, table.name)
+    for number in range(store.latest_id() or 0, 0, -1):
+        snapshot = store.get(number)
+        if snapshot is None:
+            return None
+        ends = ((bounds.get(part, (0, 0)), end) for part, end in (snapshot.log_offsets or {}).items())
+        if all(end <= low or end > high for (low, high), end in ends):  # above: of an older topic of the table
+            return snapshot
+    return None
+
+
 def _searched(
     table: TableDef, topic: str, partitions: int, wanted: Callable[[Mark], bool]
-) -> tuple[dict[int, Mark], bool]:
-    """Return the result of `last_marks`, and whether retention has removed all records that the log had."""
+) -> tuple[dict[int, Mark], dict[int, tuple[int, int]]]:
+    """Return the result of `last_marks`, and the first offset that is kept and the end of each partition."""
     consumer = _reading(table, topic, "read_committed")
     try:
         found: dict[int, Mark] = {}
@@ -695,7 +710,7 @@ def _searched(
                     found[part] = mark
             searched |= starts
             width *= _WIDER
-        return found, all(low == high for low, high in bounds.values()) and any(high for _, high in bounds.values())
+        return found, bounds
     finally:
         consumer.close()
 

@@ -1155,8 +1155,35 @@ def test_a_log_whose_records_have_all_expired_is_not_sent_again(warehouse: mg.Ca
     end = kafka.TopicPartition(topic, 0, kafka.OFFSET_END)
     client.delete_records([end])[kafka.TopicPartition(topic, 0)].result()
     commit_log._logs.clear()
+    assert "lacks      nothing" in _said("log", "show", table.path)
     table.write([{"k": 1, "v": "c"}])
     assert [record["snapshot"] for record in _records(table)] == [3]
+
+
+@pytest.mark.parametrize("stops", ["before the snapshot", "after the snapshot"])
+def test_after_all_records_have_expired_a_commit_that_was_stopped_comes_again_alone(
+    warehouse: mg.Catalog, broker: Broker, stops: str
+) -> None:
+    client = kafka.admin.AdminClient({"bootstrap.servers": broker.address})
+    table = _table(warehouse, broker)
+    for v in "ab":
+        table.write([{"k": k, "v": v} for k in range(4)])
+    ends = [kafka.TopicPartition(table.options["kafka.topic"], part, kafka.OFFSET_END) for part in range(2)]
+    for answer in client.delete_records(ends).values():
+        answer.result()
+    place, method = (TableCommit, "_create") if stops == "before the snapshot" else (commit_log._TableLog, "show")
+    with (
+        patch.object(commit_log._TableLog, "abort"),  # nothing runs in a process that is killed
+        patch.object(place, method, side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        table.write([{"k": 1, "v": "lost?"}])
+    commit_log._logs.clear()
+    sent = "sent 1 snapshot\n" if stops == "after the snapshot" else "the log lacks nothing\n"
+    assert _said("log", "repair", table.path) == sent
+    table.write([{"k": 1, "v": "c"}])
+    again = ["c"] if stops == "before the snapshot" else ["lost?", "c"]
+    assert [json.loads(record["value"])["after"]["v"] for record in _records(table)] == again
 
 
 @pytest.mark.parametrize("mode", ["upsert", "all", "eventual"])
