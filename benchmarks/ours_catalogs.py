@@ -57,15 +57,18 @@ def commits(address: str, options: dict[str, str], rows: int, **_: Any) -> Calla
     return lambda: _each(lambda number: table.write(batches[number]), _COMMITS)  # type: ignore[union-attr]
 
 
-def lists(address: str, options: dict[str, str], tables: int, **_: Any) -> Callable[[], dict[str, float]]:
+def lists(
+    address: str, options: dict[str, str], tables: int, files: str | None = None, **_: Any
+) -> Callable[[], dict[str, float]]:
     """List the tables of a database that has many."""
     catalog = mg.catalog(address, options=options)
     if "many" not in catalog.list_databases():
         catalog.create_database("many")
         rows = getattr(catalog.metastore, "rows", None)
         if rows is None:
+            maker = catalog if files is None else mg.catalog(files)
             for number in range(tables):
-                catalog.create_table(f"many.t{number}", {"k": "INT"})
+                maker.create_table(f"many.t{number}", {"k": "INT"})
         else:  # a list reads no file
             _insert(rows, tables)
     return lambda: _each(lambda _: _counted(catalog, tables), 3)
