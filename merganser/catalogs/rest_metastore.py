@@ -3,8 +3,10 @@
 Files are read and written as in other catalogs. A snapshot and a schema of a table are not created as files: the server
 is asked to make them (`RestGuard`). If its reply is lost, the file says whether it was made, and by whom.
 
-The protocol names the schema that is wanted by changes, and not the schema that they are changes of. So of two clients
-that alter a table in the same moment, the later one may find that its changes were made on top of the other's.
+The protocol names the schema that is wanted by changes, and not the schema that they are changes of. Servers of
+merganser take its id in one more field (`BASE_SCHEMA`), and refuse changes of another schema: a request that arrives
+late, such as one to set the number of buckets, changes nothing. Other servers ignore the field. Of two clients that
+alter a table there in the same moment, the later one may find that its changes were made on top of the other's.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from merganser.catalogs.definitions import name_of_view
 from merganser.catalogs.names import TableName
 from merganser.catalogs.rest_client import RestClient
 from merganser.catalogs.rest_definitions import RestDefinitions
-from merganser.catalogs.rest_schema import changes_between, is_alike, schema_json
+from merganser.catalogs.rest_schema import BASE_SCHEMA, changes_between, is_alike, schema_json
 from merganser.errors import (
     AlreadyExistsError,
     CommitUnknownError,
@@ -114,7 +116,13 @@ class RestGuard:
         if files.exists(path):
             raise AlreadyExistsError(f"cannot create '{path}': another writer made schema {wanted.id}.", path=path)
         changes = changes_between(store.load(wanted.id - 1), wanted, table.name)
-        self.client.post("databases", named.database, "tables", name, body={"changes": changes})
+        body = {"changes": changes, BASE_SCHEMA: wanted.id - 1}
+        try:
+            self.client.post("databases", named.database, "tables", name, body=body)
+        except AlreadyExistsError as error:  # a conflict: with a schema that is there, or as the server says
+            if files.exists(path):
+                raise
+            raise ConflictError(error.message, table=table.name) from error
         made = store.load(wanted.id, fresh=True)
         if not is_alike(made, wanted):
             raise ConflictError(

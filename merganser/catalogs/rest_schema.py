@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from merganser.errors import UnsupportedError
 from merganser.options.write import STREAM
 from merganser.schema import types as t
 from merganser.schema.table_schema import TableSchema
 from merganser.schema.types_text import field_to_json, type_to_json
+
+BASE_SCHEMA: Final = "baseSchemaId"
+"""A field that only clients of merganser send: the id of the schema that changes are changes of."""
 
 
 def schema_json(schema: TableSchema) -> dict[str, Any]:

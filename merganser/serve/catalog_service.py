@@ -9,9 +9,10 @@ A request that is repeated after its reply was lost finds what it has made. See 
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
@@ -23,7 +24,7 @@ from starlette.types import Scope
 
 from merganser.catalogs.catalog import Catalog
 from merganser.catalogs.names import TableName, parse_table_name
-from merganser.catalogs.rest_schema import schema_json
+from merganser.catalogs.rest_schema import BASE_SCHEMA, schema_json
 from merganser.catalogs.system import totals
 from merganser.errors import (
     CommitUnknownError,
@@ -46,18 +47,46 @@ from merganser.serve.answers import Answer, RefusedError
 from merganser.serve.catalog_definitions import DefinitionService
 from merganser.serve.http import MAY_CHANGE, Access, HttpService
 from merganser.serve.operations import Limits
+from merganser.storage.env import Env
+from merganser.storage.guarded import GuardedStorage
 from merganser.storage.paths import TablePaths
+from merganser.storage.protocol import Storage
 
 PREFIX: Final = "merganser"
 """What paths have behind the version. Java's client does not start without one; paths are also served without it."""
 BODY_BYTES: Final = 16 << 20
 """Maximum size of a request: a commit says what it did to each partition."""
+_SCHEMA: Final = re.compile(r".*/schema/schema-(\d+)")
 _TABLE: Final = "/v1/databases/{database}/tables/{table}"
 _IDS: Final = uuid.UUID("6f0b1c0e-5d0b-4f6e-9d38-3f1c6e2d7a41")
 """Namespace of the ids of tables."""
 
 Body = dict[str, Any]
 Work = Callable[[Request, Body], Mapping[str, Any] | None]
+
+
+@dataclass(frozen=True)
+class _NextSchema:
+    """Lets an alter make one schema alone, the one after that which its client has seen; see `Guard`."""
+
+    number: int
+    table: str
+
+    def create(self, files: Storage, path: str, data: bytes) -> None:
+        """Create a file."""
+        found = _SCHEMA.fullmatch(path)
+        if found is not None:
+            self.check(int(found[1]))
+        files.create(path, data)
+
+    def check(self, number: int) -> None:
+        """Raise ConflictError if the schema has another number."""
+        if number != self.number:
+            raise ConflictError(
+                f"cannot alter '{self.table}': its newest schema is {number - 1}, and the changes are changes of "
+                f"schema {self.number - 1}. Nothing was changed. Look at the table again, and repeat the call.",
+                table=self.table,
+            )
 
 
 class CatalogService(HttpService):
@@ -280,9 +309,16 @@ class CatalogService(HttpService):
     def _alter(self, request: Request, body: Body) -> None:
         name = _name(request)
         schema = self._newest_schema(name)
+        base = j.field_of(body, BASE_SCHEMA, int, None)
+        table = self._open(name)
+        if base is not None:
+            only = _NextSchema(base + 1, table.name)
+            only.check(schema.id + 1)
+            env = table.env
+            table = replace(table, env=Env(GuardedStorage(env.storage, only), env.clock, env.cache, env.threads))
         changes = j.changes_of(body, schema)
         try:
-            self.catalog.alter_table(name, changes)
+            table.alter(changes)
         except InvalidInputError as error:
             raise j.of_column(error, changes, schema.names) from error
 

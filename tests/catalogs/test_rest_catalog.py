@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import threading
 import time
@@ -177,7 +178,8 @@ def test_changes_of_nullability_and_keys_that_are_renamed() -> None:
     ]
 
 
-def test_altering_beside_another_client(server: Server, catalog: mg.Catalog, proxy: Proxy) -> None:
+def _overtaken(catalog: mg.Catalog, server: Server, proxy: Proxy) -> mg.Table:
+    """Return a table that a writer without the server alters right before the server gets the next alter."""
     table, files = catalog.table("shop.orders"), server.files().table("shop.orders")
     files.alter([c.add_column("theirs", "INT")])
     assert table.alter([c.add_column("ours", "INT")]).schema.names[-2:] == ("theirs", "ours")
@@ -189,8 +191,36 @@ def test_altering_beside_another_client(server: Server, catalog: mg.Catalog, pro
         return None
 
     proxy.before = overtake
+    return table
+
+
+def test_altering_beside_another_client(server: Server, catalog: mg.Catalog, proxy: Proxy) -> None:
+    table = _overtaken(catalog, server, proxy)
+    assert table.alter([c.add_column("mine", "INT")]).schema.names[-4:] == ("theirs", "ours", "late", "mine")
+    assert len(server.files().table("shop.orders").schema.names) == 7
+
+
+def test_altering_beside_another_client_of_a_server_that_takes_changes_alone(
+    server: Server, catalog: mg.Catalog, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("merganser.catalogs.rest_metastore.BASE_SCHEMA", "another field")
+    table = _overtaken(catalog, server, proxy)
     with pytest.raises(e.ConflictError, match="altered by others at the same time"):
         table.alter([c.add_column("mine", "INT")])
+
+
+def test_an_alter_that_arrives_late_changes_nothing(server: Server, catalog: mg.Catalog, proxy: Proxy) -> None:
+    """As the option of a rescale, after another rescale: the option would not fit the files, and writers stop."""
+    table = catalog.table("shop.orders")
+    table.write(rows(1))
+    table.rescale(3)
+    late = next(body for method, path, body in proxy.asked if method == "POST" and path.endswith("/orders"))
+    table.rescale(2)
+    headers = {"content-type": "application/json"}
+    reply = server.ask("/v1/databases/shop/tables/orders", "POST", headers, json.dumps(late))
+    assert reply.status == 409, reply
+    assert server.files().table("shop.orders").options["bucket"] == "2"
+    catalog.table("shop.orders").write(rows(2))
 
 
 def test_branches_commit_through_the_server(catalog: mg.Catalog, proxy: Proxy) -> None:
