@@ -118,6 +118,12 @@ def _may_be_ours(state: State, call: exp.Anonymous) -> bool:
     return len(name) > 1
 
 
+def own_functions(state: State, tree: exp.Expression) -> set[str]:
+    """Return the names, in lower case, by which a query calls functions of the current database without naming it."""
+    calls = [call for call in tree.find_all(exp.Anonymous) if _may_be_ours(state, call) and len(_name_of(call)) == 1]
+    return {call.name.lower() for call in calls if _function(state, call) is not None}
+
+
 def holds(state: State) -> bool:
     """Return whether the catalog of a session holds functions."""
     return getattr(getattr(state.catalog, "metastore", None), "definitions", None) is not None

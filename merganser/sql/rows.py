@@ -466,7 +466,7 @@ def _merge(state: State, engine: Engine, statement: s.Merge) -> Result:
 def _merge_once(state: State, engine: Engine, table: Table, statement: s.Merge) -> Result:
     relation = engine.query(state, with_session(state, statement.source), table)
     alias = (statement.alias or statement.name[-1].partition("$")[0], statement.source_alias)
-    merge = engine.merge(state, table, relation, sql_of(statement.on), alias)
+    merge = engine.merge(state, table, relation, sql_of(with_session(state, statement.on)), alias)
     for clause in statement.clauses:
         condition = None if clause.condition is None else sql_of(with_session(state, clause.condition))
         values = None
@@ -502,7 +502,8 @@ def _explain(state: State, engine: Engine, statement: s.Explain) -> Result:
             lines.append(engine.explain(state, with_session(state, without_defaults(inner.query))))
         case s.Delete() | s.Update():
             table = state.table(inner.name)
-            where = None if inner.where is None or _needs_query(inner.where) else _text(inner.where, inner)
+            asked = None if inner.where is None else with_session(state, inner.where)
+            where = None if asked is None or _needs_query(asked) else _text(asked, inner)
             verb = "delete from" if isinstance(inner, s.Delete) else "update"
             lines.append(f"{verb} {table.name}")
             lines.append(str(table.read(where=where, timezone=state.zone).explain()))

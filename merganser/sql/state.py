@@ -204,6 +204,11 @@ class State:
             found = self.catalog.table(full)
         except NotFoundError as error:
             if error.context.get("view") is not None:
+                plain, dollar, behind = full.partition("$")
+                if dollar:
+                    raise NotFoundError(
+                        f"there is no table '{full}': '{plain}' is a view, which has no '{behind}'.", table=full
+                    ) from error
                 return self.catalog.view(full)
             if error.context.get("snapshot") is not None or "branch" in str(error):
                 raise

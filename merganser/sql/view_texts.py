@@ -7,11 +7,12 @@ from sqlglot import exp
 from merganser.catalogs.definitions import View
 from merganser.errors import InvalidInputError, SqlSyntaxError
 from merganser.sql import statements as s
-from merganser.sql.calls import with_session
+from merganser.sql.calls import own_functions, with_session
 from merganser.sql.lineage import table_nodes
 from merganser.sql.parse import parse
 from merganser.sql.places import AT
 from merganser.sql.state import State
+from merganser.sql.tokens import pieces
 
 
 def tree_of(state: State, view: View) -> exp.Expression:
@@ -47,25 +48,30 @@ def query_of(text: str, what: str) -> exp.Expression:
 
 
 def in_full(text: str, state: State) -> str:
-    """Return the text of a query with the database before each name of a table, and without the name of the catalog."""
-    out, at = "", 0
-    for node in sorted(table_nodes(query_of(text, "a view")), key=_place):
+    """Return the text of a query with the database before names of tables and functions, and without the catalog."""
+    tree = query_of(text, "a view")
+    edits: list[tuple[int, int, str]] = []
+    for node in table_nodes(tree):
         parts = node.parts
         if isinstance(node.this, exp.Func):
             continue
+        start = int(parts[0].meta[AT])
         if len(parts) == 1:
-            start = _place(node)
-            out, at = f"{out}{text[at:start]}{backticked(state.database)}.", start
+            edits.append((start, start, f"{backticked(state.database)}."))
         elif len(parts) == 3:
-            out, at = out + text[at : _place(node)], parts[1].meta[AT]
+            edits.append((start, int(parts[1].meta[AT]), ""))
+    functions = own_functions(state, tree)
+    tokens = pieces(text)[0].tokens
+    for before, token, behind in zip([None, *tokens], tokens, tokens[1:], strict=False):
+        is_call = behind.text == "(" and (before is None or before.text != ".")
+        if is_call and token.text.lower() in functions:
+            edits.append((int(token.start), int(token.start), f"{backticked(state.database)}."))
+    out, at = "", 0
+    for start, end, new in sorted(edits):
+        out, at = out + text[at:start] + new, end
     return out + text[at:]
 
 
 def backticked(name: str) -> str:
     """Return a name as it is safe in SQL, also if it is a keyword."""
     return "`" + name.replace("`", "``") + "`"
-
-
-def _place(node: exp.Table) -> int:
-    first = node.parts[0] if node.parts else node
-    return int(first.meta.get(AT, 0))

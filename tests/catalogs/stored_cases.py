@@ -181,6 +181,7 @@ CASES: dict[str, list[Step]] = {
         ("SELECT * FROM v VERSION AS OF 1", "at a version or a time: it is a view"),
         ("SELECT * FROM v /*+ OPTIONS('scan.snapshot-id' = '1') */", "with options: it is a view"),
         ("CALL sys.compact(table => 'shop.v')", "'shop.v' is a view"),
+        ("SELECT * FROM v$files", "'shop.v' is a view, which has no 'files'"),
     ],
     "rows of views are written elsewhere": [
         "CREATE VIEW v AS SELECT id, amount FROM orders WHERE state = 'new'",
@@ -239,8 +240,13 @@ CASES: dict[str, list[Step]] = {
         "DELETE FROM orders WHERE gross(amount, 0) = 1.20",
         ("SELECT count(*) FROM orders", [(2,)]),
         "CREATE VIEW v AS SELECT id, gross(amount) AS g FROM orders",
+        "CREATE VIEW other.w AS SELECT sum(gross(amount, 0)) AS g FROM orders WHERE gross (amount) > 7",
         "USE default",
         ("SELECT g FROM shop.v WHERE id = 2", [(Decimal("8.40"),)]),
+        ("SELECT g FROM other.w", [(Decimal("7.00"),)]),
+        "MERGE INTO shop.orders o USING (SELECT 2 AS k, 8.40 AS g) s ON o.id = s.k AND shop.gross(o.amount) = s.g "
+        "WHEN MATCHED THEN UPDATE SET amount = shop.gross(o.amount)",
+        ("SELECT amount FROM shop.orders WHERE id = 2", [(Decimal("8.40"),)]),
         ("SELECT shop.gross(10)", [(Decimal("12.00"),)]),
     ],
     "functions call functions, and none itself": [

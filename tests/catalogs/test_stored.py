@@ -101,3 +101,9 @@ def test_the_shell_completes_views_and_the_command_line_lists_them(
     assert completions("SELECT * FROM fr", catalog._session)[1] == ["fresh"]
     views("shop", f"jdbc:sqlite:{tmp_path / 'catalog.sqlite'}", [f"warehouse={tmp_path / 'warehouse'}"])
     assert capsys.readouterr().out == "fresh\n"
+
+
+def test_a_view_of_tables_that_grow_is_no_query_of_a_stream(catalog: mg.Catalog) -> None:
+    catalog.sql("CREATE VIEW v AS SELECT id FROM orders")
+    with pytest.raises(UnsupportedError, match="it would never end"):
+        catalog.sql("SET 'execution.runtime-mode' = 'streaming'; SELECT * FROM v")

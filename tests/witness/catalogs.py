@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -60,6 +61,104 @@ def share_rest_catalog(world: World, random: Random) -> None:
     _errors(java)
     assert server.stop() == 0
     assert server.log.read_text() == ""
+
+
+def share_views(world: World, random: Random) -> None:
+    """Each reads, alters, renames and drops views and functions of the other, on a server of a catalog in SQLite."""
+    address, files = f"jdbc:sqlite:{world.warehouse}/catalog.sqlite", f"{world.warehouse}/warehouse"
+    server = Server(world.warehouse, warehouse=address, more=["--store", f"warehouse={files}"])
+    theirs = {"metastore": "rest", "uri": f"http://127.0.0.1:{server.port}", "token.provider": "bear", "token": TOKEN}
+    java = JavaEngine(world.java.process, Path("warehouse"), theirs)
+    ours = server.catalog()
+    ours.create_database("db")
+    java.create("db.t", _SHAPE)
+    ours.table("db.t").write([{"k": 1, "v": 10}, {"k": 2, "v": 20}])  # type: ignore[union-attr]
+    view = {
+        "fields": [{"id": 0, "name": "k", "type": "INT NOT NULL", "description": "key"}],
+        "query": "SELECT k FROM t WHERE v > 10",
+        "dialects": {"flink": "SELECT 1", "spark": "SELECT k FROM t WHERE v > 10"},
+        "comment": "theirs",
+        "options": {"a": "b"},
+    }
+    java.ask("view", "db.theirs", call="create", given=view)
+    assert ours.sql("SELECT * FROM db.theirs").to_pylist() == [{"k": 2}]
+    assert ours.view("db.theirs").to_json() == view
+    made = ours.create_view("db.ours", "SELECT k AS n, v FROM t", comment="x", options={"c": "d"})
+    assert _without_audit(java.ask("view", "db.ours", call="get")) == made.to_json()
+    changes = [
+        {"action": "addDialect", "dialect": "hive", "query": "SELECT 2"},
+        {"action": "dropDialect", "dialect": "flink"},
+        {"action": "updateDialect", "dialect": "spark", "query": "SELECT k FROM t WHERE v < 20"},
+        {"action": "setOption", "key": "x", "value": "y"},
+        {"action": "removeOption", "key": "a"},
+        {"action": "updateComment", "comment": None},
+    ]
+    java.ask("view", "db.theirs", call="alter", given=changes)
+    assert ours.sql("SELECT * FROM db.theirs").to_pylist() == [{"k": 1}]
+    found = ours.view("db.theirs")
+    assert (sorted(found.dialects), found.options, found.comment) == (["hive", "spark"], {"x": "y"}, None)
+    everything = ["db.ours", "db.theirs"]
+    listed = {"names": ["ours", "theirs"], "first": ["ours"], "details": everything, "everywhere": everything}
+    assert java.ask("view", "db.none", call="list") == listed
+    function = {
+        "name": "f",
+        "inputParams": [{"id": 0, "name": "x", "type": "INT"}],
+        "returnParams": [{"id": 0, "name": "y", "type": "INT"}],
+        "deterministic": True,
+        "definitions": {
+            "flink": {"type": "lambda", "definition": "x -> x", "language": "JAVA"},
+            "spark": {"type": "sql", "definition": "x + 1"},
+        },
+        "comment": "adds",
+        "options": {"o": "p"},
+    }
+    java.ask("function", "db.f", call="create", given=function)
+    assert ours.function("db.f").to_json() == function
+    assert ours.sql("SELECT db.f(1) AS n").to_pylist() == [{"n": 2}]
+    own = ours.create_function("db.g", "a STRING", "STRING", "upper(a)")
+    assert _without_audit(java.ask("function", "db.g", call="get")) == own.to_json()
+    body = {"action": "updateDefinition", "name": "spark", "definition": {"type": "sql", "definition": "x + 2"}}
+    java.ask("function", "db.f", call="alter", given=[body, {"action": "dropDefinition", "name": "flink"}])
+    assert ours.sql("SELECT db.f(1) AS n").to_pylist() == [{"n": 3}]
+    assert java.ask("function", "db.none", call="list") == ["f", "g"]
+    for error, op, name, call, given in (
+        ("ViewNotExistException", "view", "db.none", "get", None),
+        ("ViewNotExistException", "view", "db.none", "drop", None),
+        ("ViewAlreadyExistException", "view", "db.ours", "create", view),
+        ("ViewAlreadyExistException", "view", "db.t", "create", view),
+        ("ViewAlreadyExistException", "view", "db.ours", "rename", "db.theirs"),
+        ("DialectAlreadyExistException", "view", "db.theirs", "alter", changes[:1]),
+        ("DialectNotExistException", "view", "db.theirs", "alter", changes[1:2]),
+        ("DatabaseNotExistException", "view", "none.v", "create", view),
+        ("FunctionNotExistException", "function", "db.none", "get", None),
+        ("FunctionAlreadyExistException", "function", "db.f", "create", function),
+        ("DefinitionNotExistException", "function", "db.f", "alter", [{"action": "dropDefinition", "name": "flink"}]),
+    ):
+        try:
+            java.ask(op, name, call=call, given=given)
+        except PeerError as told:
+            assert error in str(told), f"expected {error}: {told}"
+        else:
+            raise AssertionError(f"no {error}")
+    try:
+        java.create("db.ours", _SHAPE)
+    except PeerError as told:
+        assert "AlreadyExist" in str(told), told
+    else:
+        raise AssertionError("a table has the name of a view")
+    java.ask("view", "db.ours", call="rename", given="db.moved")
+    java.ask("view", "db.theirs", call="drop")
+    java.ask("function", "db.f", call="drop")
+    assert (ours.list_views("db"), ours.list_functions("db")) == (["moved"], ["g"])
+    assert server.stop() == 0
+    assert server.log.read_text() == ""
+
+
+def _without_audit(text: str) -> Any:
+    """Return what Java says of a view or function, without what it adds to the options: who made and changed it."""
+    found = json.loads(text)
+    added = {"owner", "createdAt", "createdBy", "updatedAt", "updatedBy"}
+    return {**found, "options": {key: value for key, value in found["options"].items() if key not in added}}
 
 
 def compare_signatures(world: World, random: Random) -> None:

@@ -25,7 +25,7 @@ from tests.interop.random_rows import random_table
 from tests.interop.test_both_ways import KEYS, VALUES, key_fields, key_pool
 from tests.interop.values import PaimonType, arrow_schema, assert_same_rows, rows_of
 
-from .catalogs import compare_signatures, share_rest_catalog, share_sql_catalog
+from .catalogs import compare_signatures, share_rest_catalog, share_sql_catalog, share_views
 from .changelogs import (
     compare_changes,
     compare_forms_of_stored_rows,
@@ -435,6 +435,7 @@ COMPARISONS: Mapping[str, Comparison] = {
     "a catalog in PostgreSQL": partial(share_sql_catalog, kind="postgresql"),
     "a catalog in MariaDB": partial(share_sql_catalog, kind="mariadb"),
     "a catalog behind REST": share_rest_catalog,
+    "views behind REST": share_views,
     "signatures of REST requests": compare_signatures,
     "reads of tombstones": compare_reads_of_tombstones,
     "changes of the same commits": compare_changes,

@@ -121,6 +121,10 @@ public final class Witness {
                 return names(catalog(request));
             case "pages":
                 return pages(request, catalog(request));
+            case "view":
+                return Stored.view(request, catalog(request));
+            case "function":
+                return Stored.function(request, catalog(request));
             case "facts":
                 return facts(request, catalog(request));
             case "catalog_tag":
