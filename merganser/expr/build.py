@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from merganser.errors import InvalidInputError
 from merganser.expr.compare import family
 from merganser.expr.literal import INTEGER_BITS, from_text, moved, number, plain_decimal
+from merganser.expr.patterns import java_pattern
 from merganser.expr.tree import (
     And,
     Arithmetic,
@@ -248,17 +249,19 @@ def like(item: Expression, pattern: Expression, *, escape: str = "\\", ignore_ca
 
 
 def match(how: str, item: Expression, text: Expression) -> Expression:
-    """Return a text search: how is starts, ends, contains or regex.
+    """Return a text search: how is starts, ends, contains, regex (of Java) or re2.
 
     Raises:
-        InvalidInputError: the text is not a literal, or not a regular expression (RE2: no look-around, no
-            back-references).
+        InvalidInputError: the text is not a literal, or not a regular expression.
+        UnsupportedError: the regular expression has a part that RE2 lacks, such as look-around or back-references.
     """
-    doing = {"starts": "use startswith", "ends": "use endswith", "contains": "use contains", "regex": "use RLIKE"}[how]
+    doing = {"starts": "use startswith", "ends": "use endswith", "contains": "use contains"}.get(how, "use RLIKE")
     if isinstance(text, Literal) and text.value is None:
         return Literal(None, t.Boolean())
     wanted = _constant_text(text, doing, "text to look for")
     if how == "regex":
+        java_pattern(wanted, doing)
+    if how == "re2":
         try:
             pc.match_substring_regex(pa.array([""]), wanted)
         except pa.ArrowInvalid as error:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.errors import InvalidInputError
+from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.expr.arithmetic import arithmetic, call, negate
 from merganser.expr.cast import cast_values
 from merganser.expr.compare import (
@@ -25,6 +26,7 @@ from merganser.expr.compare import (
     family,
 )
 from merganser.expr.listed import listed
+from merganser.expr.patterns import java_pattern
 from merganser.expr.tree import (
     And,
     Arithmetic,
@@ -245,9 +247,18 @@ def _connective(items: Sequence[Expression], rows: _Rows, *, conjunction: bool) 
     return total
 
 
+_RLIKE: Final = "use RLIKE"
+
+
 def can_fail(node: Expression) -> bool:
     """Return whether evaluating a node may raise for some values."""
-    return any(isinstance(part, Arithmetic | Negate | Cast | ArrowCall | Call) for part in walk(node))
+    return any(
+        isinstance(part, Arithmetic | Negate | Cast | ArrowCall | Call) or _is_unsure(part) for part in walk(node)
+    )
+
+
+def _is_unsure(node: Expression) -> bool:
+    return isinstance(node, Match) and node.how == "regex" and java_pattern(node.text, _RLIKE).unsure is not None
 
 
 def _scattered(node: Expression, rows: _Rows, positions: np.ndarray) -> Values:
@@ -362,7 +373,15 @@ def _match(node: Match, values: Values) -> Values:
             return pc.ends_with(values, node.text)
         case "contains":
             return pc.match_substring(values, node.text)
-    return pc.match_substring_regex(values, node.text)
+        case "re2":
+            return pc.match_substring_regex(values, node.text)
+    pattern = java_pattern(node.text, _RLIKE)
+    if pattern.unsure is not None and pc.any(pc.match_substring_regex(values, pattern.unsure)).as_py():
+        raise UnsupportedError(
+            f"cannot use RLIKE with the pattern '{node.text}' in this process: it meets a text that ends with a line "
+            "end, or has letters beyond ASCII, and Spark may find something else there. Run the statement on Spark."
+        )
+    return pc.match_substring_regex(values, pattern.text)
 
 
 def _arrow_call(node: ArrowCall, rows: _Rows) -> Values:

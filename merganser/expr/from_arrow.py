@@ -48,7 +48,7 @@ _COMPARISONS: Final = {
     "equal": "=", "not_equal": "<>", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=",
 }  # fmt: skip
 _SEARCHES: Final = {
-    "starts_with": "starts", "ends_with": "ends", "match_substring": "contains", "match_substring_regex": "regex",
+    "starts_with": "starts", "ends_with": "ends", "match_substring": "contains", "match_substring_regex": "re2",
 }  # fmt: skip
 
 # Literals are kept within the years that SQL text can name: 0001-01-01 to 9999-12-31.

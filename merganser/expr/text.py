@@ -84,6 +84,16 @@ _ONE_ROW: Final = pa.table({"": pa.nulls(1)})
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 
 
+_REAL: Final = re.compile(r"[0-9.]+[eE][0-9]+(?=[+-])")
+
+
+def _sign_in(token: Token, text: str) -> int | None:
+    """Return the place of a sign behind the exponent of a number, if the token holds one."""
+    may = token.token_type in (TokenType.NUMBER, TokenType.VAR)
+    found = _REAL.match(text, token.start, token.end + 1) if may else None
+    return None if found is None else found.end()
+
+
 class Dialect(Spark):  # type: ignore[misc]
     """Spark's dialect, in which a doubled quote inside a string is a quote, as in Spark 4 and standard SQL."""
 
@@ -91,8 +101,19 @@ class Dialect(Spark):  # type: ignore[misc]
         STRING_ESCAPES = ["\\", "'"]  # noqa: RUF012 - the parser's own convention
 
         def tokenize(self, sql: str) -> list[Token]:
-            """Return the tokens: `0x1F` is a name as in Spark, not binary data as in MySQL."""
+            """Return the tokens: `0x1F` is a name as in Spark, not binary data as in MySQL, and `1e2+3` is a sum."""
+            text = sql
+            origin: list[int] = []
             tokens = super().tokenize(sql)
+            while signs := [place for token in tokens if (place := _sign_in(token, text)) is not None]:
+                origin = origin or list(range(len(sql)))
+                for at in reversed(signs):  # sqlglot takes the sign into the number, unless there is a blank before it
+                    text = f"{text[:at]} {text[at:]}"
+                    origin.insert(at, origin[at])
+                tokens = super().tokenize(text)
+            if origin:
+                for token in tokens:
+                    token.start, token.end = origin[token.start], origin[token.end]
             for token in tokens:
                 if token.token_type == TokenType.HEX_STRING and sql[token.start] == "0":
                     token.token_type, token.text = TokenType.VAR, sql[token.start : token.end + 1]

@@ -154,7 +154,10 @@ class Like(_Condition):
 
 @dataclass(frozen=True, slots=True)
 class Match(_Condition):
-    """Text search: how is `starts`, `ends`, `contains` (all literal) or `regex` (found anywhere)."""
+    """Text search: how is `starts`, `ends`, `contains` (all literal), or `regex` or `re2` (found anywhere).
+
+    `regex` is a regular expression as Java reads it, `re2` one as RE2 does.
+    """
 
     how: str
     item: Expression
@@ -290,9 +293,11 @@ def renamed(node: Expression, name: Callable[[str], str]) -> Expression:
 
 def walk(node: Expression) -> Iterator[Expression]:
     """Yield a node and everything below it, parents first; not the literals of an IN."""
-    yield node
-    for child in children(node):
-        yield from walk(child)
+    waiting = [node]
+    while waiting:  # without recursion: a chain of operators is as deep as it is long
+        part = waiting.pop()
+        yield part
+        waiting += reversed(tuple(children(part)))
 
 
 def columns(node: Expression) -> frozenset[str]:
@@ -339,7 +344,7 @@ def sql(node: Expression) -> str:
             return f"NOT ({sql(item)})"
         case IsNull() | In() | Like():
             return _test(node, "")
-        case Match(how="regex", item=item, text=text):
+        case Match(how="regex" | "re2", item=item, text=text):
             return f"{_operand(item)} RLIKE {string(text)}"
         case Match(how=how, item=item, text=text):
             name = {"starts": "startswith", "ends": "endswith", "contains": "contains"}[how]

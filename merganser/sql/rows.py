@@ -257,6 +257,10 @@ def assignments(
         else:
             inner.setdefault(field.name, []).append((parts[1:], with_session(state, value)))
     for column, parts_of in inner.items():
+        if column in values:
+            raise InvalidInputError(
+                f"cannot update '{table.name}': column '{column}' and a field of it are both assigned.", column=column
+            )
         kind = fields[column.lower()].type
         start = exp.column(exp.to_identifier(column, quoted=True), exp.to_identifier(qualifier, quoted=True))
         values[column] = _row_with(start, kind, parts_of, f"cannot update '{table.name}'", column)
@@ -280,7 +284,10 @@ def _row_with(
         old = exp.Dot(this=row.copy(), expression=exp.to_identifier(field.name, quoted=True))
         if not mine:
             new: exp.Expression = old
-        elif len(mine) == 1 and not mine[0][0]:
+        elif not all(parts for parts, _ in mine):
+            if len(mine) > 1:
+                twice = f"{path}.{field.name}"
+                raise InvalidInputError(f"{what}: '{twice}', or a part of it, is assigned twice.", column=twice)
             new = mine[0][1]
         else:
             new = _row_with(old, field.type, mine, what, f"{path}.{field.name}")

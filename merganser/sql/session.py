@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from merganser.errors import MerganserError
+from merganser.errors import InvalidInputError, MerganserError
 from merganser.sql import define, rows, show
 from merganser.sql import statements as s
 from merganser.sql.advice import in_sql
@@ -22,6 +22,7 @@ from merganser.sql.result import Result
 from merganser.sql.state import State
 
 Run = Callable[[State, Engine, Any], Result]
+_DEEP: Final = "an expression in it is nested too deeply. Divide it, or put a part of it into a subquery."
 
 
 class Session:
@@ -70,7 +71,10 @@ class Session:
             before: called with each statement before it runs. If it returns False, this statement and those after it
                 do not run.
         """
-        parsed = parse(text, parameters)
+        try:
+            parsed = parse(text, parameters)
+        except RecursionError:
+            raise InvalidInputError(f"cannot parse the statement: {_DEEP} Nothing was run.") from None
         for number, statement in enumerate(parsed, 1):
             if before is not None and not before(statement):
                 return
@@ -94,9 +98,16 @@ class Session:
         self.engine.cancel()
 
     def run(self, statement: s.Statement) -> Result:
-        """Run one statement that is parsed already."""
+        """Run one statement that is parsed already.
+
+        Raises:
+            MerganserError: it failed.
+        """
         begun = time.perf_counter()
-        result = _RUNS[type(statement)](self.state, self.engine, statement)
+        try:
+            result = _RUNS[type(statement)](self.state, self.engine, statement)
+        except RecursionError:  # while it is planned: nothing is written then
+            raise InvalidInputError(f"cannot run the statement: {_DEEP}") from None
         changes = isinstance(statement, s.Insert | s.Update | s.Delete | s.Merge | s.Truncate)
         counts = result.counts
         if changes and not counts and result.snapshot is not None:

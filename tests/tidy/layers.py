@@ -68,7 +68,7 @@ INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "expr": (
         ("tree",),
         ("setting",),
-        ("literal", "names"),
+        ("literal", "names", "patterns"),
         ("compare",),
         ("build", "cast", "listed", "times"),
         ("arithmetic", "functions"),

@@ -16,6 +16,7 @@ from merganser.sql.query.kinds import (
     BYTES,
     FLOATS,
     MOMENTS,
+    ON_SPARK,
     TEXTS,
     WHOLE,
     Interval,
@@ -34,6 +35,19 @@ from merganser.sql.query.kinds import (
 _TIME_DIGITS: Final = 3
 """Digits of seconds that times of day have here at most."""
 
+_DAY: Final = r"\+?[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
+_LESS: Final = r"\+?[0-9]{4}(-[0-9]{1,2})?"
+_HOUR: Final = "([01]?[0-9]|2[0-3])"
+_SIXTY: Final = "[0-5]?[0-9]"
+_CLOCK: Final = rf"{_HOUR}(:{_SIXTY}(:{_SIXTY}(\.[0-9]*)?)?)?"
+_TO_SECONDS: Final = rf"{_DAY}[ T]{_HOUR}:{_SIXTY}:{_SIXTY}(\.[0-9]*)?"
+_ZONE: Final = "Z|UTC|[+-]((0?[0-9]|1[0-7])(:[0-5]?[0-9])?|(0[0-9]|1[0-7])[0-5][0-9]|18(:?00)?)"
+_ODD_YEAR: Final = "([+-]?[0-9]{5,7}|-[0-9]{4})"
+_FLOAT_MAX: Final = "CAST('3.4028234663852886e38' AS DOUBLE)"
+_FLOAT_END: Final = "CAST('3.4028235677973366e38' AS DOUBLE)"
+"""Numbers from this one on are infinite as FLOAT."""
+_WORDS: Final = ("epoch", "now", "today", "tomorrow", "yesterday")
+
 _FAILING: Final = (
     # the quotient of whole numbers, rounded half up, away from zero
     """CREATE MACRO _quotient(n, d) AS CASE WHEN d = 0 AND n IS NOT NULL THEN error('division by zero') ELSE n // d
@@ -42,10 +56,12 @@ _FAILING: Final = (
     """CREATE MACRO _divide(a, b) AS CASE WHEN b = 0 AND a IS NOT NULL THEN error('division by zero') ELSE a / b END""",
     """CREATE MACRO _div(a, b) AS CASE WHEN b = 0 AND a IS NOT NULL THEN error('division by zero') ELSE a // b END""",
     """CREATE MACRO _rest(a, b) AS CASE WHEN b = 0 AND a IS NOT NULL THEN error('division by zero') ELSE a % b END""",
+    f"""CREATE MACRO _odd(s, kind) AS
+       error('cannot cast ''' || s || ''' to ' || kind || ' in this process. {ON_SPARK}')""",
     """CREATE MACRO _bad(s, kind) AS error('cannot cast ''' || s || ''' to ' || kind)""",
 )
 _FAILS: Final = re.compile(
-    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\b(?P<call>_quotient|_divide|_div|_rest|_bad|_json_\w+|error)\("""
+    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\b(?P<call>_quotient|_divide|_div|_rest|_bad|_odd|_json_\w+|error)\("""
 )
 FAILED: Final = "merganser: "
 """What the texts of errors in windows begin with."""
@@ -72,19 +88,38 @@ MACROS: Final = (
        lambda p: {high: p.high + _upper_half(p.one), low: p.low, other: p.other + _lower_half(p.one)}),
        lambda p: {high: p.high + _upper_half(p.other),
                   low: _lower_half(p.other) * 10000000000000000000::HUGEINT + _lower_half(p.low)})[1]""",
+    """CREATE MACRO _bare(s) AS trim(s, e' \\t\\n\\r')""",
     """CREATE MACRO _whole(s) AS regexp_full_match(trim(s, e' \\t\\n\\r'), '[+-]?[0-9]+')""",
     """CREATE MACRO _number(s) AS
        regexp_full_match(trim(s, e' \\t\\n\\r'), '[+-]?([0-9]+\\.?[0-9]*|\\.[0-9]+)([eE][+-]?[0-9]+)?')""",
-    """CREATE MACRO _real(s) AS _number(s) OR regexp_full_match(lower(trim(s)), '[+-]?(nan|inf|infinity)')""",
-    """CREATE MACRO _day(s) AS regexp_full_match(trim(s), '[0-9]{4}(-[0-9]{1,2}(-[0-9]{1,2}([ T].*)?)?)?')""",
-    """CREATE MACRO _to_day(s) AS CASE
-       WHEN length(trim(s)) = 4 THEN CAST(trim(s) || '-01-01' AS DATE)
-       WHEN NOT regexp_matches(trim(s), '^[0-9]{4}-[0-9]{1,2}-') THEN CAST(trim(s) || '-01' AS DATE)
-       ELSE CAST(regexp_extract(trim(s), '^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}') AS DATE) END""",
-    """CREATE MACRO _moment(s) AS regexp_full_match(trim(s),
-       '[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([ T]([0-9]{1,2}:[0-9]{1,2}(:[0-9]{1,2}(\\.[0-9]{1,9})?)?)?)?' ||
-       '( ?(Z|UTC|[+-][0-9:]+))?')""",
-    """CREATE MACRO _zoned(s) AS regexp_matches(trim(s), '(Z|UTC|:[0-9:.]+ ?[+-][0-9:]+)$')""",
+    """CREATE MACRO _real(s) AS regexp_full_match(trim(s, e' \\t\\n\\r'),
+       '(?i)[+-]?([0-9]+\\.?[0-9]*|\\.[0-9]+)(e[+-]?[0-9]+)?[df]?|nan|[+-]?(inf|infinity)')""",
+    """CREATE MACRO _bare_real(s) AS regexp_replace(_bare(s), '([0-9.])[dDfF]$', '\\1')""",
+    # dates and times as Spark reads them: a day or less of it, a time behind it, and a zone behind the seconds
+    f"""CREATE MACRO _day(s) AS regexp_full_match(_bare(s), '{_DAY}([ T](?s:.*))?|{_LESS}')""",
+    f"""CREATE MACRO _moment(s) AS
+       regexp_full_match(_bare(s), '{_DAY}([ T]{_CLOCK})?|{_TO_SECONDS} *({_ZONE})|{_LESS}')""",
+    f"""CREATE MACRO _zoned(s) AS regexp_full_match(_bare(s), '{_TO_SECONDS} *({_ZONE})')""",
+    """CREATE MACRO _part(s, n) AS
+       regexp_extract(s, '^\\+?([0-9]{4})(-([0-9]{1,2}))?(-([0-9]{1,2}))?', n)""",
+    """CREATE MACRO _two(s) AS CASE WHEN s = '' THEN '01' ELSE lpad(s, 2, '0') END""",
+    """CREATE MACRO _day_text(s) AS _part(s, 1) || '-' || _two(_part(s, 3)) || '-' || _two(_part(s, 5))""",
+    """CREATE MACRO _clock(s) AS
+       regexp_replace(regexp_extract(s, '[ T]([0-9:.]+)', 1), '(\\.[0-9]{6})[0-9]+', '\\1')""",
+    """CREATE MACRO _wall(s) AS _day_text(s) || CASE WHEN _clock(s) = '' THEN ' 00:00:00'
+       WHEN contains(_clock(s), ':') THEN ' ' || rtrim(_clock(s), '.') ELSE ' ' || _clock(s) || ':00:00' END""",
+    """CREATE MACRO _minutes_of_zone(z) AS CASE WHEN z = '' THEN 0 ELSE CASE WHEN z[1] = '-' THEN -1 ELSE 1 END *
+       (60 * CAST(regexp_extract(z, '^.([0-9]{1,2})', 1) AS INTEGER) + CAST('0' || regexp_extract(z, ':([0-9]+)$', 1) ||
+       regexp_extract(z, '^.[0-9]{2}([0-9]{2})$', 1) AS INTEGER)) END""",
+    """CREATE MACRO _of_zone(wall, s) AS make_timestamptz(
+       epoch_us(wall) - 60000000::BIGINT * _minutes_of_zone(regexp_extract(_bare(s), '[+-][0-9:]+$')))""",
+    # what Spark reads as well, and this process does not: other years, times without a day, zones with names
+    f"""CREATE MACRO _odd_day(s) AS
+       regexp_full_match(_bare(s), '{_ODD_YEAR}(-[0-9]{{1,2}}(-[0-9]{{1,2}}([ T](?s:.*))?)?)?')""",
+    f"""CREATE MACRO _odd_moment(s) AS regexp_full_match(_bare(s),
+       '{_ODD_YEAR}(-[0-9]{{1,2}}(-[0-9]{{1,2}}([ T](?s:.*))?)?)?|T?{_HOUR}:{_SIXTY}(?s:.*)|' ||
+       '{_TO_SECONDS} *([A-Za-z]+/[A-Za-z0-9_/+-]+|(UTC|GMT|UT)([+-][0-9:]+)?|[A-Z]{{3}}|[+-][0-9]+:[0-9]+:[0-9]+)')""",
+    """CREATE MACRO _odd_real(s) AS regexp_full_match(_bare(s), '(?i)[+-]?0x[0-9a-f.]+p[+-]?[0-9]+[df]?')""",
     # of the two instants of a wall clock that is set back, Spark takes the earlier one, DuckDB the later one
     """CREATE MACRO _earlier(c, x) AS CASE WHEN CAST(c - to_minutes(60) AS TIMESTAMP) = x THEN c - to_minutes(60)
        WHEN CAST(c - to_minutes(30) AS TIMESTAMP) = x THEN c - to_minutes(30)
@@ -152,6 +187,10 @@ def _cast(value: Value, given: t.DataType, kind: t.DataType, tries: bool) -> str
         case (Interval(), _):
             return cast_interval(x, given, kind, target, name) or _refuse(given, kind)
         case _ if isinstance(given, TEXTS):
+            if value.is_text and isinstance(kind, (t.Date, *MOMENTS)) and x.strip("' ").lower() in _WORDS:
+                raise UnsupportedError(
+                    f"cannot cast {x} to {kind} in this process. Write current_date, current_timestamp or a DATE."
+                )
             return _from_text(x, kind, target, tries)
         case _ if isinstance(kind, TEXTS):
             return _to_text(x, given)
@@ -164,6 +203,12 @@ def _cast(value: Value, given: t.DataType, kind: t.DataType, tries: bool) -> str
             return f"{name}({whole} AS {target})"
         case t.Time(), t.Time():
             return x if kind.precision >= given.precision else _of_precision(x, kind)
+        case t.Double(), t.Float():  # what is too large becomes infinite
+            return (
+                f"CASE WHEN isnan({x}) OR abs({x}) < {_FLOAT_MAX} THEN CAST({x} AS FLOAT) "
+                f"WHEN abs({x}) < {_FLOAT_END} THEN CAST(sign({x}) * {_FLOAT_MAX} AS FLOAT) "
+                f"ELSE CAST(sign({x}) * CAST('inf' AS DOUBLE) AS FLOAT) END"
+            )
         case _ if is_number(given) and is_number(kind):
             return plain
         case _ if isinstance(given, t.Boolean) and is_number(kind):
@@ -290,9 +335,10 @@ def _widens(given: t.DataType, kind: t.DataType) -> bool:
 
 
 def _from_text(x: str, kind: t.DataType, target: str, tries: bool) -> str:
-    def checked(test: str, made: str) -> str:
+    def checked(test: str, made: str, odd: str = "") -> str:
         otherwise = "NULL" if tries else f"_bad({x}, '{kind}')"
-        return f"CASE WHEN {x} IS NULL THEN NULL WHEN {test} THEN {made} ELSE {otherwise} END"
+        more = f"WHEN {odd}({x}) THEN _odd({x}, '{kind}') " if odd else ""
+        return f"CASE WHEN {x} IS NULL THEN NULL WHEN {test} THEN {made} {more}ELSE {otherwise} END"
 
     name = "TRY_CAST" if tries else "CAST"
     match kind:
@@ -301,19 +347,18 @@ def _from_text(x: str, kind: t.DataType, target: str, tries: bool) -> str:
         case t.Decimal():
             return checked(f"_number({x})", f"{name}(trim({x}, e' \\t\\n\\r') AS {target})")
         case _ if isinstance(kind, FLOATS):
-            return checked(f"_real({x})", f"{name}(trim({x}, e' \\t\\n\\r') AS {target})")
+            return checked(f"_real({x})", f"{name}(_bare_real({x}) AS {target})", "_odd_real")
         case t.Boolean():
             yes, no = "('t', 'true', 'y', 'yes', '1')", "('f', 'false', 'n', 'no', '0')"
             word = f"lower(trim({x}))"
             return checked(f"{word} IN {yes} OR {word} IN {no}", f"{word} IN {yes}")
         case t.Date():
-            day = f"_to_day({x})"
-            return checked(f"_day({x})", f"TRY({day})" if tries else day)
-        case t.LocalZonedTimestamp():
-            made = f"CASE WHEN _zoned({x}) THEN {name}(trim({x}) AS {target}) "
-            return checked(f"_moment({x})", f"{made}ELSE _instant({name}(trim({x}) AS TIMESTAMP)) END")
+            return checked(f"_day({x})", f"{name}(_day_text(_bare({x})) AS DATE)", "_odd_day")
         case _ if isinstance(kind, MOMENTS):
-            return checked(f"_moment({x})", f"{name}(trim({x}) AS {target})")
+            wall = f"{name}(_wall(_bare({x})) AS TIMESTAMP)"
+            if isinstance(kind, t.LocalZonedTimestamp):
+                wall = f"CASE WHEN _zoned({x}) THEN _of_zone({wall}, {x}) ELSE _instant({wall}) END"
+            return checked(f"_moment({x})", wall, "_odd_moment")
         case t.Time():
             return _of_precision(f"{name}(trim({x}) AS TIME)", kind)
         case _ if isinstance(kind, BYTES):

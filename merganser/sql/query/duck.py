@@ -21,9 +21,9 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 from merganser.sql.query.bound import BoundQuery, Reference
 from merganser.sql.query.casts import FAILED, MACROS
-from merganser.sql.query.json_functions import JSON_MACROS, ON_SPARK
+from merganser.sql.query.json_functions import JSON_MACROS
 from merganser.sql.query.keys import looked_up
-from merganser.sql.query.kinds import Interval, is_fine
+from merganser.sql.query.kinds import ON_SPARK, Interval, is_fine
 from merganser.sql.query.texts import macros
 from merganser.sql.query.views import Views
 
@@ -32,6 +32,9 @@ _CANDIDATES: Final = re.compile(r"\n.*", re.DOTALL)
 _BOUNDED: Final = (2, 0, 1)
 """Oldest version of DuckDB known to drop cached footers of files if memory is short. They halve the time to plan."""
 
+_NOT_IN_RANGE: Final = re.compile(
+    r"Type \w+ with value (\S+) can't be cast because the value is out of range for the destination type "
+)
 _TOO_LARGE: Final = re.compile(r"Overflow in \w+ of (?:INT128|HUGEINT|DECIMAL)\b")
 """Messages that show the digits of a DECIMAL, or a step of a computation, in place of the value."""
 _NAMES: Final = {"INT8": "TINYINT", "INT16": "SMALLINT", "INT32": "INT", "INT64": "BIGINT"}
@@ -301,9 +304,13 @@ def told(error: Exception, timeout: float | None = None) -> Exception:
             f"any_value({found[1]}).",
             column=found[1],
         )
+    if text.startswith("Max expression depth limit"):
+        return InvalidInputError("cannot run the query: an expression is nested too deeply. Divide it.")
     if _TOO_LARGE.search(text):
         return InvalidInputError("cannot run the query: overflow. The result has more than the 38 digits of a DECIMAL.")
     text = _TYPES.sub(lambda found: _NAMES[found[1]], text)
+    text = re.sub(r" when casting from source column .*", "", text)
+    text = _NOT_IN_RANGE.sub(r"\1 is no ", text)
     if text.endswith(ON_SPARK):
         return UnsupportedError(text)
     if isinstance(error, duckdb.NotImplementedException):

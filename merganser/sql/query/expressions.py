@@ -30,6 +30,7 @@ from merganser.sql.query.functions import (
     WINDOWS,
     Function,
     literal_text,
+    matched,
     now_functions,
     pattern,
     positive_zero,
@@ -87,7 +88,19 @@ GENERATORS: Final = (
 FUNCTIONS: Final = (*_SCALARS, *HIGHER, *AGGREGATES, *WINDOWS, *GENERATORS, "from_json")
 """Names of all functions."""
 _DIGITS_MAX: Final = 9
+_CHAINED: Final = (exp.And, exp.Or, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.DPipe)
+_SHORT: Final = 20
+"""Operators in a chain that are bound by recursion."""
 _UNITS: Final = {"YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
+
+
+def _chain(node: exp.Expression) -> list[exp.Expression]:
+    """Return the operators below a long chain of operators, the last one first; none if it is short."""
+    found = []
+    while isinstance(node, _CHAINED) and isinstance(node.this, _CHAINED):
+        node = node.this
+        found.append(node)
+    return found if len(found) > _SHORT else []
 
 
 class Expressions:
@@ -106,6 +119,7 @@ class Expressions:
         self.grouping: list[Value] | None = None  # of which grouping() is asked
         self.keys: Sequence[str] = ()  # of GROUP BY
         self.are_keys_bound = False  # values of keys are those of the groups
+        self._known: dict[int, Value] = {}  # the values of the operators in a chain, by the id of their node
 
     def value(self, node: exp.Expression) -> Value:
         """Return the value of an expression.
@@ -114,6 +128,21 @@ class Expressions:
             InvalidInputError: an unknown name, or types that do not fit.
             UnsupportedError: something that this process does not compute as Spark does.
         """
+        if (known := self._known.get(id(node))) is not None:
+            return known
+        chain = _chain(node)
+        if not chain:
+            return self._finished(node)
+        # `a OR b OR ...` is as deep as it is long, and may have thousands of operands: the first ones are bound first
+        outer, self._known = self._known, {}
+        try:
+            for inner in reversed(chain):
+                self._known[id(inner)] = self._finished(inner)
+            return self._finished(node)
+        finally:
+            self._known = outer
+
+    def _finished(self, node: exp.Expression) -> Value:
         found = self._value(node)
         if self.are_keys_bound and not self.in_aggregate and found.text in self.keys:
             found = positive_zero(found)
@@ -181,7 +210,8 @@ class Expressions:
                 word = "AND" if isinstance(node, exp.And) else "OR"
                 left, right = (self.tested(side, word) for side in (node.left, node.right))
                 name = f"({left.name} {word} {right.name})"
-                return Value(f"({left.text} {word} {right.text})", t.Boolean(), name)
+                first = left.text[1:-1] if type(node.left) is type(node) else left.text  # DuckDB limits the depth
+                return Value(f"({first} {word} {right.text})", t.Boolean(), name)
             case exp.Not():
                 inner = self.tested(node.this, "NOT")
                 is_null = isinstance(node.this, exp.Is) and isinstance(node.this.expression, exp.Null)
@@ -204,7 +234,8 @@ class Expressions:
                 return self._like(node.this, node.expression.name)
             case exp.RegexpLike():
                 s, made = taken(self.value(node.this), "s", "RLIKE"), self.value(node.expression)
-                text = f"regexp_matches({s.text}, {pattern(made, 'RLIKE')})"
+                form = pattern(made, "RLIKE")
+                text = matched(s.text, form, f"regexp_matches({s.text}, {string(form.text)})", "RLIKE")
                 return Value(text, t.Boolean(), f"RLIKE({s.name}, {made.name})")
             case exp.DPipe():
                 return self._call("concat", SCALARS["concat"], [node.left, node.right])
@@ -769,10 +800,10 @@ class Expressions:
             if made is not None and isinstance(made.type, Interval):
                 raise UnsupportedError("cannot use an interval in a window frame in this process. Run it on Spark.")
             text = made.text if made is not None else value or "UNBOUNDED"
-            return f"{text} {side}".strip()
+            return f"{text} {side.upper()}".strip()
 
         end = bound("end") if spec.args.get("end") else "CURRENT ROW"
-        return f"{spec.args.get('kind') or 'RANGE'} BETWEEN {bound('start')} AND {end}"
+        return f"{(spec.args.get('kind') or 'RANGE').upper()} BETWEEN {bound('start')} AND {end}"
 
     def ordered(self, node: exp.Expression) -> str:
         """Return an item of ORDER BY: Spark puts nulls first in ascending order, and last in descending."""

@@ -6,12 +6,12 @@ otherwise is written out, or left out.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.expr.patterns import Pattern, java_pattern
 from merganser.expr.setting import Setting
 from merganser.schema import types as t
 from merganser.sql.query.casts import arithmetic, cast, divided, to
@@ -19,6 +19,7 @@ from merganser.sql.query.kinds import (
     BYTES,
     FLOATS,
     MOMENTS,
+    ON_SPARK,
     TEXTS,
     WHOLE,
     Interval,
@@ -31,6 +32,7 @@ from merganser.sql.query.kinds import (
     quoted,
     string,
 )
+from merganser.sql.query.time_forms import Form, formatted, parsed, time_form
 
 Make = Callable[[list[Value]], Value]
 
@@ -162,7 +164,8 @@ def _concat(values: list[Value]) -> Value:
         return Value(f"CASE WHEN {nulls} THEN NULL ELSE {text} END", kind)
     if values and all(isinstance(value.type, BYTES) for value in values):
         return Value("(" + " || ".join(value.text for value in values) + ")", t.VarBinary())
-    return Value("(" + " || ".join(taken(value, "s", "concat").text for value in values) + ")", t.string())
+    parts = [taken(value, "s", "concat").text for value in values]
+    return Value(f"({' || '.join(parts)})" if parts else "''", t.string())
 
 
 def _concat_ws(values: list[Value]) -> Value:
@@ -172,6 +175,8 @@ def _concat_ws(values: list[Value]) -> Value:
             raise UnsupportedError("cannot call concat_ws with an ARRAY in this process. Run the statement on Spark.")
         parts.append(taken(value, "s", "concat_ws").text)
     separator = taken(values[0], "s", "concat_ws").text
+    if not parts:
+        return Value(f"CASE WHEN {separator} IS NOT NULL THEN '' END", t.string())
     return Value(f"concat_ws({', '.join([separator, *parts])})", t.string())
 
 
@@ -201,7 +206,7 @@ def _round(values: list[Value]) -> Value:
         wide = f"CAST({value.text} AS HUGEINT)"
         return Value(f"CAST(_quotient({wide}, {unit}::HUGEINT) * {unit} AS {duck(kind)})", kind)
     if digits <= 0:
-        text = f"(sign({value.text}) * floor(abs({value.text}) / {10**-digits} + 0.5) * {10**-digits})"
+        text = f"(sign({value.text}) * floor(abs({value.text}) / {10**-digits} + 0.5) * {10**-digits} + 0)"  # no -0.0
         return Value(f"CASE WHEN isfinite({value.text}) THEN {text} ELSE {value.text} END", kind)
     exact = f"CAST(CAST({value.text} AS VARCHAR) AS DECIMAL(38,{digits}))"
     finite = f"isfinite({value.text}) AND abs({value.text}) < 1e{37 - digits} AND abs({value.text}) > 1e-15"
@@ -254,7 +259,21 @@ def _length(values: list[Value]) -> Value:
     return Value(f"CAST(length({taken(values[0], 's', 'length').text}) AS INTEGER)", t.Int())
 
 
+def _refuse_bytes(value: Value, name: str) -> None:
+    if isinstance(value.type, BYTES):
+        raise UnsupportedError(f"cannot call {name} with BINARY in this process. Run the statement on Spark.")
+
+
+def _bytes_in(name: str, unit: int) -> Make:
+    def make(values: list[Value]) -> Value:
+        x = values[0].text if isinstance(values[0].type, BYTES) else f"encode({taken(values[0], 's', name).text})"
+        return Value(f"CAST(octet_length({x}) * {unit} AS INTEGER)", t.Int())
+
+    return make
+
+
 def _substring(values: list[Value]) -> Value:
+    _refuse_bytes(values[0], "substring")
     s = taken(values[0], "s", "substring").text
     start = taken(values[1], "i", "substring").text
     first = f"CASE WHEN {start} > 0 THEN {start} WHEN {start} = 0 THEN 1 ELSE length({s}) + {start} + 1 END"
@@ -286,6 +305,7 @@ def _locate(values: list[Value]) -> Value:
 
 def _pad(name: str) -> Make:
     def make(values: list[Value]) -> Value:
+        _refuse_bytes(values[0], name)
         s, n = taken(values[0], "s", name).text, taken(values[1], "i", name).text
         size = f"CAST(greatest({n}, 0) AS INTEGER)"
         if len(values) < 3:
@@ -325,8 +345,7 @@ def _replace(values: list[Value]) -> Value:
 
 def _overlay(values: list[Value]) -> Value:
     s, new, start = values[:3]
-    if isinstance(s.type, BYTES):
-        raise UnsupportedError("cannot call overlay with BINARY in this process. Run the statement on Spark.")
+    _refuse_bytes(s, "overlay")
     s, new, start = (taken(value, letter, "overlay") for value, letter in zip(values, "ssi", strict=False))
     length = taken(values[3], "i", "overlay").text if len(values) > 3 else "-1"
     size = f"CASE WHEN {length} >= 0 THEN {length} ELSE length({new.text}) END"
@@ -341,133 +360,105 @@ def literal_text(value: Value, what: str) -> str:
     return value.text[1:-1].replace("''", "'")
 
 
-_UNLIKE: Final = ("(?<", "(?=", "(?!", "(?>", "\\G", "\\Z", "*+", "++", "?+", "\\h", "\\R", "&&", "\\k")
-
-
-def pattern(value: Value, what: str) -> str:
+def pattern(value: Value, what: str) -> Pattern:
     """Return a regular expression of Java as one of RE2.
 
     Raises:
-        UnsupportedError: it is no literal, or RE2 lacks or reads otherwise a part of it.
+        InvalidInputError: it is no regular expression.
+        UnsupportedError: it is no literal, or RE2 lacks a part of it.
     """
-    text = literal_text(value, what)
-    for part in (*_UNLIKE, *(f"\\{n}" for n in range(1, 10))):
-        if part in text:
-            raise UnsupportedError(
-                f"cannot call {what} with the pattern '{text}' in this process: it has '{part}'. Run the "
-                "statement on Spark."
-            )
-    return string(text)
+    return java_pattern(literal_text(value, what), f"call {what}")
+
+
+def matched(s: str, made: Pattern, text: str, what: str) -> str:
+    """Return what a pattern gives for a text; an error if RE2 may find something else than Java there."""
+    if made.unsure is None:
+        return text
+    why = f"cannot call {what} with this pattern in this process: the text ends with a line end, or has letters beyond "
+    bad = f"error({string(why + 'ASCII. ' + ON_SPARK)})"
+    return f"CASE WHEN regexp_matches({s}, {string(made.unsure)}) THEN {bad} ELSE {text} END"
 
 
 def _split(values: list[Value]) -> Value:
     if len(values) > 2:
         raise UnsupportedError("cannot call split with a limit in this process. Run the statement on Spark.")
     s, made = taken(values[0], "s", "split").text, pattern(values[1], "split")
-    return Value(f"regexp_split_to_array({s}, {made})", t.Array(element=t.string()))
+    if made.is_empty and made.text:
+        raise _empty("split", made)
+    text = matched(s, made, f"regexp_split_to_array({s}, {string(made.text)})", "split")
+    return Value(f"CASE WHEN {s} = '' THEN [''] ELSE {text} END", t.Array(element=t.string()))
+
+
+def _empty(what: str, made: Pattern) -> UnsupportedError:
+    return UnsupportedError(
+        f"cannot call {what} with the pattern '{made.text}' in this process: it matches the empty text. Run the "
+        "statement on Spark."
+    )
 
 
 def _regexp_replace(values: list[Value]) -> Value:
     s = taken(values[0], "s", "regexp_replace").text
+    made = pattern(values[1], "regexp_replace")
     replacement = literal_text(values[2], "regexp_replace")
     if "\\" in replacement:
         raise UnsupportedError("cannot call regexp_replace with a backslash in the replacement in this process.")
+    if made.is_empty and made.text not in ("^", "$") and replacement:
+        raise _empty("regexp_replace", made)
     text, at = "", 0
     while at < len(replacement):
-        if replacement[at] == "$" and replacement[at + 1 : at + 2].isdigit():
-            text += "\\" + replacement[at + 1]
+        if replacement[at] == "$":
+            number = replacement[at + 1 : at + 2]
+            if not number.isdigit() or int(number) > made.groups:
+                raise InvalidInputError(
+                    f"cannot call regexp_replace: '{replacement[at : at + 2]}' in the replacement names no group of "
+                    f"the pattern. It has {made.groups} groups."
+                )
+            text += "\\" + number
             at += 2
         else:
             text += replacement[at]
             at += 1
-    made, first = f"{pattern(values[1], 'regexp_replace')}, {string(text)}, 'g'", ""
+    first, start = "", 1
     if len(values) > 3:
         if values[3].digits is None or int(values[3].text.strip("()")) < 1:
             raise UnsupportedError(
                 "cannot call regexp_replace with a start that is no positive literal in this process. Run it on Spark."
             )
         start = int(values[3].text)
-        first, s = f"substring({s}, 1, {start - 1}) || ", f"substring({s}, {start})"
-    return Value(f"({first}regexp_replace({s}, {made}))", t.string())
+        first = f"substring({s}, 1, {start - 1}) || "
+    rest = s if start == 1 else f"substring({s}, {start})"
+    replaced = f"({first}regexp_replace({rest}, {string(made.text)}, {string(text)}, 'g'))"
+    return Value(matched(s, made, replaced, "regexp_replace"), t.string())
 
 
 def _regexp_extract(values: list[Value]) -> Value:
-    group = values[2].text if len(values) > 2 else "1"
-    s = taken(values[0], "s", "regexp_extract").text
-    return Value(f"regexp_extract({s}, {pattern(values[1], 'regexp_extract')}, {group})", t.string())
+    group = values[2] if len(values) > 2 else Value("1", t.Int(), digits=1)
+    s, made = taken(values[0], "s", "regexp_extract").text, pattern(values[1], "regexp_extract")
+    if group.digits is None:
+        raise UnsupportedError("cannot call regexp_extract with a group that is no literal in this process.")
+    if not 0 <= int(group.text.strip("()")) <= made.groups:
+        raise InvalidInputError(
+            f"cannot call regexp_extract: the pattern has no group {group.text}. It has {made.groups} groups."
+        )
+    text = f"regexp_extract({s}, {string(made.text)}, {group.text})"
+    return Value(matched(s, made, text, "regexp_extract"), t.string())
 
 
-_FORMATS: Final = {
-    "yyyy": "%Y", "yy": "%y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S", "M": "%-m", "d": "%-d",
-    "H": "%-H", "SSS": "%g", "SSSSSS": "%f", "EEEE": "%A", "E": "%a", "EEE": "%a", "MMM": "%b", "MMMM": "%B",
-    "hh": "%I", "h": "%-I", "a": "%p", "y": "%Y", "D": "%-j", "DDD": "%j",
-}  # fmt: skip
-
-
-def time_format(value: Value, what: str) -> str:
-    """Return a pattern of Java's DateTimeFormatter as one of strftime.
-
-    Raises:
-        UnsupportedError: it has a letter that strftime lacks.
-    """
-    text, made, at = literal_text(value, what), "", 0
-    while at < len(text):
-        c = text[at]
-        if c == "'":
-            end = text.find("'", at + 1)
-            made += text[at + 1 : end].replace("%", "%%") or "'"
-            at = end + 1
-        elif c.isalpha():
-            end = at
-            while end < len(text) and text[end] == c:
-                end += 1
-            if text[at:end] not in _FORMATS:
-                raise UnsupportedError(f"cannot call {what} with '{text[at:end]}' in this process. Run it on Spark.")
-            made += _FORMATS[text[at:end]]
-            at = end
-        else:
-            made += c.replace("%", "%%")
-            at += 1
-    return string(made)
-
-
-_DIGITS: Final = {
-    "yyyy": "[0-9]{4}", "y": "[0-9]+", "yy": "[0-9]{2}", "MM": "[0-9]{2}", "dd": "[0-9]{2}", "HH": "[0-9]{2}",
-    "hh": "[0-9]{2}", "mm": "[0-9]{2}", "ss": "[0-9]{2}", "M": "[0-9]{1,2}", "d": "[0-9]{1,2}", "H": "[0-9]{1,2}",
-    "h": "[0-9]{1,2}", "SSS": "[0-9]{3}", "SSSSSS": "[0-9]{6}", "DDD": "[0-9]{3}", "D": "[0-9]{1,3}",
-}  # fmt: skip
-
-
-def _digits_of(text: str) -> str:
-    """Return a regular expression of the texts that a pattern of Java reads: strptime takes fewer digits, too."""
-    made = ""
-    for found in re.finditer(r"'([^']*)'|([A-Za-z])\2*|.", text, re.DOTALL):
-        if found[1] is not None:
-            made += re.escape(found[1] or "'")
-        elif found[2] is not None:
-            made += _DIGITS.get(found[0], ".+")
-        else:
-            made += re.escape(found[0])
-    return made
-
-
-def parsed_time(value: Value, form: Value, what: str) -> str:
-    """Return a text as a TIMESTAMP by a pattern of Java's DateTimeFormatter; an error if it does not fit."""
-    s, wanted = taken(value, "s", what).text, time_format(form, what)
-    test = f"regexp_full_match({s}, {string(_digits_of(literal_text(form, what)))})"
-    bad = f"error(concat('cannot read the time ', {s}, ' by ', {string(literal_text(form, what))}))"
-    return f"CASE WHEN {s} IS NULL THEN NULL WHEN {test} THEN strptime({s}, {wanted}) ELSE {bad} END"
+def form_of(value: Value, what: str) -> Form:
+    """Return a pattern of times."""
+    return time_form(literal_text(value, what), f"call {what}")
 
 
 def _date_format(values: list[Value]) -> Value:
     moment = cast(taken(values[0], "m", "date_format"), t.Timestamp(6))
-    return Value(f"strftime({moment.text}, {time_format(values[1], 'date_format')})", t.string())
+    return Value(formatted(moment.text, form_of(values[1], "date_format")), t.string())
 
 
 def _to_date(values: list[Value]) -> Value:
     if len(values) == 1:
         return cast(values[0], t.Date())
-    return Value(f"CAST({parsed_time(values[0], values[1], 'to_date')} AS DATE)", t.Date())
+    text, form = taken(values[0], "s", "to_date").text, form_of(values[1], "to_date")
+    return Value(f"CAST({parsed(text, form)} AS DATE)", t.Date())
 
 
 def _to_timestamp(zone: bool) -> Make:
@@ -476,7 +467,8 @@ def _to_timestamp(zone: bool) -> Make:
     def make(values: list[Value]) -> Value:
         if len(values) == 1:
             return cast(values[0], kind)
-        return cast(Value(parsed_time(values[0], values[1], "to_timestamp"), t.Timestamp(6)), kind)
+        text, form = taken(values[0], "s", "to_timestamp").text, form_of(values[1], "to_timestamp")
+        return cast(Value(parsed(text, form), t.Timestamp(6)), kind)
 
     return make
 
@@ -830,7 +822,14 @@ def _search(name: str) -> tuple[str, Function]:
 
 def _counted(name: str) -> tuple[str, Function]:
     text = f"CASE WHEN {{0}} IS NULL THEN NULL WHEN {{1}} <= 0 THEN '' ELSE {name}({{0}}, {{1}}) END"
-    return _text(name, "si", t.string(), text)
+    _, function = _text(name, "si", t.string(), text)
+
+    def make(values: list[Value]) -> Value:
+        if name == "left":
+            _refuse_bytes(values[0], name)
+        return function.make(values)
+
+    return name, Function(2, 2, make)
 
 
 SCALARS: Final[dict[str, Function]] = dict([
@@ -863,13 +862,19 @@ SCALARS: Final[dict[str, Function]] = dict([
     _own("regexp_extract", 2, 3, _regexp_extract),
     _text("translate", "sss", t.string(), "translate({0}, {1}, {2})"),
     _text("space", "i", t.string(), "repeat(' ', greatest({0}, 0))"),
-    _text("split_part", "ssi", t.string(), "split_part({0}, {1}, {2})"),
+    _text(
+        "split_part", "ssi", t.string(), "CASE WHEN {0} IS NULL OR {1} IS NULL THEN NULL "
+        "WHEN {2} = 0 THEN error('the index of split_part is 0: it begins at 1') "
+        "WHEN {1} = '' AND {2} NOT IN (1, -1) THEN '' WHEN {1} = '' THEN {0} ELSE split_part({0}, {1}, {2}) END",
+    ),
     _text("levenshtein", "ss", t.Int(), "CAST(levenshtein({0}, {1}) AS INTEGER)"),
     _text("md5", "x", t.string(), "md5({0})"), _own("sha2", 2, 2, _sha2),
-    _own("hex", 1, 1, _hex), _text("unhex", "s", t.VarBinary(), "unhex({0})"),
+    _own("hex", 1, 1, _hex), _text(
+        "unhex", "s", t.VarBinary(), "CASE WHEN regexp_full_match({0}, '[0-9A-Fa-f]*') THEN unhex({0}) END"
+    ),
     _text("base64", "x", t.string(), "base64({0})"), _text("unbase64", "s", t.VarBinary(), "from_base64({0})"),
-    _text("octet_length", "s", t.Int(), "CAST(strlen({0}) AS INTEGER)"),
-    _text("bit_length", "s", t.Int(), "CAST(strlen({0}) * 8 AS INTEGER)"),
+    _own("octet_length", 1, 1, _bytes_in("octet_length", 1)),
+    _own("bit_length", 1, 1, _bytes_in("bit_length", 8)),
     _text("chr", "l", t.string(), "CASE WHEN {0} < 0 THEN '' ELSE chr(CAST({0} % 256 AS INTEGER)) END"),
     # numbers
     _own("abs", 1, 1, _same_number("abs")), _own("negative", 1, 1, lambda v: Value(f"(-{v[0].text})", v[0].type)),
@@ -881,7 +886,7 @@ SCALARS: Final[dict[str, Function]] = dict([
     _real("degrees"), _real("radians"), _guarded("ln", "{0} <= 0"), _guarded("log2", "{0} <= 0"),
     _guarded("log10", "{0} <= 0"), _own("log", 1, 2, _log), _text("pi", "", t.Double(), "pi()"),
     _text("e", "", t.Double(), "exp(1.0::DOUBLE)"),
-    _text("factorial", "i", t.BigInt(), "CAST(factorial({0}) AS BIGINT)"),
+    _text("factorial", "i", t.BigInt(), "CASE WHEN {0} BETWEEN 0 AND 20 THEN CAST(factorial({0}) AS BIGINT) END"),
     _text("bit_count", "l", t.Int(), "CAST(bit_count({0}) AS INTEGER)"),
     # dates and times
     _own("to_date", 1, 2, _to_date), _own("date", 1, 1, _to_date), _own("to_timestamp", 1, 2, _to_timestamp(True)),

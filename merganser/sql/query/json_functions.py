@@ -16,9 +16,8 @@ from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.schema import types as t
 from merganser.sql.query.casts import cast, stable
 from merganser.sql.query.functions import Function
-from merganser.sql.query.kinds import BYTES, FLOATS, TEXTS, WHOLE, Value, duck, is_null, quoted, string
+from merganser.sql.query.kinds import BYTES, FLOATS, ON_SPARK, TEXTS, WHOLE, Value, duck, is_null, quoted, string
 
-ON_SPARK: Final = "Run the statement on Spark."
 _STRING: Final = r'"(?:[^"\\]|\\.)*"'
 _UNCLEAR: Final = "' in this process: text stands behind its end, or it has single quotes, control characters or "
 _MACROS: Final = (

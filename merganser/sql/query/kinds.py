@@ -15,6 +15,7 @@ FLOATS: Final = (t.Float, t.Double)
 TEXTS: Final = (t.VarChar, t.Char)
 BYTES: Final = (t.VarBinary, t.Binary)
 MOMENTS: Final = (t.Timestamp, t.LocalZonedTimestamp)
+ON_SPARK: Final = "Run the statement on Spark."
 DIGITS: Final = 6
 """Digits of a second that functions compute with, as Spark does. Columns of tables may have up to nine."""
 _DIGITS: Final = {t.TinyInt: 3, t.SmallInt: 5, t.Int: 10, t.BigInt: 20}

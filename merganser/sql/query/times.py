@@ -8,9 +8,10 @@ from typing import Final
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.schema import types as t
 from merganser.sql.query.casts import arithmetic, cast, scaled, stable
-from merganser.sql.query.functions import Function, literal_text, parsed_time, part, taken, time_format
+from merganser.sql.query.functions import Function, form_of, literal_text, part, taken
 from merganser.sql.query.intervals import MICROS, extracted_from
 from merganser.sql.query.kinds import MOMENTS, TEXTS, WHOLE, Interval, Value, duck, is_null, string
+from merganser.sql.query.time_forms import formatted, parsed
 
 _LTZ: Final = t.LocalZonedTimestamp(6)
 _SECONDS: Final = Value("'yyyy-MM-dd HH:mm:ss'", t.string(), is_text=True)
@@ -139,12 +140,12 @@ def _date_part(values: list[Value]) -> Value:
 
 def _from_unixtime(values: list[Value]) -> Value:
     seconds = taken(values[0], "l", "from_unixtime").text
-    made = time_format(values[1] if len(values) > 1 else _SECONDS, "from_unixtime")
+    form = form_of(values[1] if len(values) > 1 else _SECONDS, "from_unixtime")
     moment = f"CAST(make_timestamptz({seconds} * 1000000) AS TIMESTAMP)"
     bad = f"{seconds} NOT BETWEEN -62135510400 AND 253402214399"
     return Value(
         f"CASE WHEN {bad} THEN error('the time lies outside of the years 1 to 9999') "
-        f"ELSE strftime({moment}, {made}) END",
+        f"ELSE {formatted(moment, form)} END",
         t.string(),
     )
 
@@ -152,7 +153,8 @@ def _from_unixtime(values: list[Value]) -> Value:
 def _unix_timestamp(values: list[Value]) -> Value:
     value = values[0]
     if isinstance(value.type, TEXTS) or is_null(value.type):
-        text = parsed_time(value, values[1] if len(values) > 1 else _SECONDS, "unix_timestamp")
+        form = form_of(values[1] if len(values) > 1 else _SECONDS, "unix_timestamp")
+        text = parsed(taken(value, "s", "unix_timestamp").text, form)
         moment = cast(Value(text, t.Timestamp(6)), _LTZ).text
     elif isinstance(value.type, t.Timestamp):
         moment = value.text  # as if its wall clock were that of UTC

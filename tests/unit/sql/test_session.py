@@ -630,3 +630,51 @@ def test_json_of_which_spark_reads_more_is_refused(session: Session) -> None:
     query = "SELECT rank() OVER (ORDER BY get_json_object(s, '$.a')) FROM VALUES ('{''a'': 1}') t(s)"
     with pytest.raises(UnsupportedError, match=r"^cannot read the JSON text"):
         session.sql(query)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        " OR ".join(f"id = {n}" for n in range(1, 900)),
+        " OR ".join(f"v = {n}" for n in range(1, 900)),
+        " AND ".join(f"v + 1 <> {n}" for n in range(100, 900)),
+    ],
+    ids=["keys", "or", "and"],
+)
+def test_conditions_may_be_long(session: Session, condition: str) -> None:
+    session.sql("CREATE TABLE chains (id INT, v INT, PRIMARY KEY (id) NOT ENFORCED)")
+    session.sql("INSERT INTO chains VALUES (1, 1), (2, 2)")
+    assert session.sql(f"SELECT id FROM chains WHERE {condition} ORDER BY id")["id"].to_pylist() == [1, 2]
+    assert session.execute(f"DELETE FROM chains WHERE id IN (SELECT id FROM chains) AND ({condition})").counts == {
+        "deleted": 2
+    }
+
+
+def test_sums_may_be_long_and_what_is_too_deep_is_said(session: Session) -> None:
+    assert session.sql(f"SELECT {' + '.join(['1'] * 400)} AS n").to_pylist() == [{"n": 400}]
+    parts = " || ".join(["'a'"] * 400)
+    assert session.sql(f"SELECT {parts} AS n").to_pylist() == [{"n": "a" * 400}]
+    for text in (
+        f"SELECT {' + '.join(['1'] * 3000)} AS n",
+        "SELECT 1 AS n" + " UNION ALL SELECT 2" * 1500,
+        f"SELECT {'(' * 3000}1{')' * 3000} AS n",
+    ):
+        with pytest.raises(InvalidInputError, match="nested too deeply"):
+            session.sql(text)
+
+
+def test_a_column_and_its_field_are_not_assigned_both(session: Session) -> None:
+    session.sql("CREATE TABLE both_set (id INT, r ROW<a INT, b INT>, PRIMARY KEY (id) NOT ENFORCED)")
+    for text in ("r = NULL, r.a = 1", "r.a = 1, r = NULL"):
+        with pytest.raises(InvalidInputError, match="column 'r' and a field of it are both assigned"):
+            session.sql(f"UPDATE both_set SET {text}")
+    with pytest.raises(InvalidInputError, match=r"'r\.a', or a part of it, is assigned twice"):
+        session.sql("UPDATE both_set SET r.a = 1, r.a = 2")
+
+
+def test_a_sign_behind_an_exponent_is_an_operator(session: Session) -> None:
+    assert session.sql("SELECT 1e2+3 AS a, 2e1-1e0 AS b, 1e-2 AS c, '1e2+3' AS d").to_pylist() == [
+        {"a": 103.0, "b": 19.0, "c": 0.01, "d": "1e2+3"}
+    ]
+    with pytest.raises(InvalidInputError, match="line 1, column 15"):
+        session.sql("SELECT 1e2+3, nope")
