@@ -17,6 +17,9 @@ CUT           does what was asked             loses the connection in the middle
 SLOW          waits, does what was asked      gets the reply late
 ============  ==============================  ==========================================
 
+A bucket with the name `keyed-...` takes requests with keys of `keys_of` alone: those of another bucket, and those that
+have expired, are refused with 403, and so is a request to write with keys that only read.
+
 In a bucket with the name `held-<milliseconds>-...` every request is held so long before it is answered.
 """
 
@@ -42,6 +45,8 @@ LIST_PAGE: Final = 100
 WAYS: Final = ("UNAVAILABLE", "INTERNAL", "LOST", "REFUSED", "CUT", "SLOW")
 _SLOW_SECONDS: Final = 0.4
 _HELD: Final = re.compile(r"/held-([0-9]+)-")
+_KEYED: Final = re.compile(r"/(keyed-[a-z0-9-]+)")
+_CREDENTIAL: Final = re.compile(r"Credential=until-([0-9]+)-(read|write)-(keyed-[a-z0-9-]+)/")
 _ERROR: Final = "<Error><Code>{}</Code><Message>Please try again.</Message></Error>"
 
 
@@ -90,12 +95,25 @@ def running() -> Iterator[str]:
         server.wait()
 
 
-def new_bucket(endpoint: str, *, flaky: tuple[int, int] | None = None, held_ms: int = 0) -> Bucket:
+def keys_of(bucket: str, until_ms: int, role: str = "write") -> dict[str, str]:
+    """Return options with keys of a bucket `keyed-...` that expire.
+
+    Args:
+        bucket: `s3://keyed-...`, or a path below it.
+        until_ms: epoch milliseconds.
+        role: "read" or "write".
+    """
+    name = f"until-{until_ms}-{role}-{bucket.removeprefix('s3://').partition('/')[0]}"
+    return {"s3.access-key": name, "s3.secret-key": "test-secret", "s3.session-token": f"session-of-{name}"}
+
+
+def new_bucket(endpoint: str, *, flaky: tuple[int, int] | None = None, held_ms: int = 0, keyed: bool = False) -> Bucket:
     """Make a bucket.
 
     Args:
         flaky: (n, seed): every n-th request goes wrong; None: none does.
         held_ms: how long each request is held before it is answered.
+        keyed: it takes only keys of `keys_of`. The options have no keys then, and the client cannot ask.
     """
     import boto3
 
@@ -106,6 +124,10 @@ def new_bucket(endpoint: str, *, flaky: tuple[int, int] | None = None, held_ms: 
         aws_secret_access_key="test-secret",
         region_name="us-east-1",
     )
+    if keyed:
+        name = f"keyed-{uuid.uuid4().hex[:12]}"
+        client.create_bucket(Bucket=name)
+        return Bucket(f"s3://{name}", {"s3.endpoint": endpoint, "s3.region": "us-east-1"}, client)
     kind = f"held-{held_ms}" if held_ms else "bucket" if flaky is None else f"flaky-{flaky[0]}-{flaky[1]}"
     name = f"{kind}-{uuid.uuid4().hex[:12]}"
     client.create_bucket(Bucket=name)
@@ -142,6 +164,8 @@ class _Server:
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if found := _HELD.match(environ["PATH_INFO"]):
             time.sleep(int(found[1]) / 1000)
+        if not _has_keys(environ):
+            return _refusal(start_response, "403 Forbidden", "ExpiredToken")
         flaky = self._flaky_of(environ["REQUEST_METHOD"], environ["PATH_INFO"])
         way = None if flaky is None else flaky.way()
         if way is None:
@@ -183,6 +207,19 @@ class _Server:
                 _, every, seed, _ = bucket.split("-")
                 self._flaky[bucket] = _Flaky(int(every), random.Random(int(seed)))
             return self._flaky[bucket]
+
+
+def _has_keys(environ: dict[str, Any]) -> bool:
+    """Return whether a request may be made: it has keys of its bucket that are good."""
+    asked = _KEYED.match(environ["PATH_INFO"])
+    if asked is None or (environ["PATH_INFO"].rstrip("/") == f"/{asked[1]}" and environ["REQUEST_METHOD"] == "PUT"):
+        return True
+    found = _CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
+    if found is None or found[3] != asked[1] or time.time() * 1000 >= int(found[1]):
+        return False
+    session = environ.get("HTTP_X_AMZ_SECURITY_TOKEN")
+    writes = environ["REQUEST_METHOD"] in ("PUT", "POST", "DELETE")
+    return session == f"session-of-until-{found[1]}-{found[2]}-{found[3]}" and (found[2] == "write" or not writes)
 
 
 def _refusal(start_response: Callable[..., Any], status: str, code: str) -> list[bytes]:

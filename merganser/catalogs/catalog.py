@@ -70,15 +70,12 @@ class Catalog(DefinitionVerbs):
         table_defaults: options of new tables that do not set them.
         listeners: the text of the option `catalog.listeners`.
         _client: options `kafka.*` for the client of the log of each table; they are stored nowhere.
-        _takes_topics: whether a new table may name the topic of its log. A server takes that of its client, which has
-            made it.
     """
 
     metastore: Metastore
     table_defaults: Mapping[str, Any] = field(default_factory=dict)
     listeners: str | None = None
     _client: Mapping[str, str] = field(default_factory=dict)
-    _takes_topics: bool = False
 
     @property
     def warehouse(self) -> str:
@@ -241,7 +238,8 @@ class Catalog(DefinitionVerbs):
             if if_not_exists and self.metastore.has_table(parsed):
                 return self._opened(parsed)
             raise
-        return table_of(made, self.metastore.root(parsed), self.env, name=str(parsed), options=self._client)
+        root = self.metastore.root(parsed)
+        return table_of(made, root, self.metastore.env_at(root), name=str(parsed), options=self._client)
 
     @contextlib.contextmanager
     def creating(
@@ -270,13 +268,14 @@ class Catalog(DefinitionVerbs):
         made = self._defined(parsed, schema, primary_key, partition_by, options, comment)
         _check_kept(made, parsed)
         with announced(self._listeners, str(parsed), made) as made:
-            with place(self.env, root, str(parsed)) as aside:
-                SchemaStore(TablePaths(aside), self.env).create(made)
+            env = self.metastore.env_at(root)
+            with place(env, root, str(parsed)) as aside:
+                SchemaStore(TablePaths(aside), env).create(made)
                 try:
-                    yield table_of(made, aside, self.env, name=str(parsed), options=self._client)
+                    yield table_of(made, aside, env, name=str(parsed), options=self._client)
                 except Exception:  # `place` removes what an error of merganser leaves
                     with contextlib.suppress(StorageError):
-                        self.env.storage.delete_tree(aside)
+                        env.storage.delete_tree(aside)
                     raise
             self.metastore.add_table(parsed)
 
@@ -318,7 +317,7 @@ class Catalog(DefinitionVerbs):
         else:
             names = [f"{database}.{name}" for database in self.list_databases() for name in self.list_tables(database)]
         opened = (self._opened(self._plain_name(name)) for name in names)
-        found = (stream_in(each.definition, self.env) for each in opened)
+        found = (stream_in(each.definition, each.env) for each in opened)
         return tuple(stream for stream in found if stream is not None)
 
     def alter_table(self, name: str, changes: Iterable[Change]) -> Table:
@@ -436,11 +435,12 @@ class Catalog(DefinitionVerbs):
         what = f"cannot migrate '{source}' to '{parsed}'"
         paths = self._unused(parsed)
         given = given_types(types, what)
-        storage, root = located(source, self.env.storage, self.warehouse, {k: str(v) for k, v in (store or {}).items()})
+        env = self.metastore.env_at(paths.root)
+        storage, root = located(source, env.storage, self.warehouse, {k: str(v) for k, v in (store or {}).items()})
         keyed = bool(_names(primary_key, "primary_key"))
-        how = checked_way(how, keyed=keyed, beside=storage is self.env.storage, what=what)
+        how = checked_way(how, keyed=keyed, beside=storage is env.storage, what=what)
         null = str((options or {}).get(PARTITION_DEFAULT_NAME.key, HIVE_NULL))
-        folder = folder_of(storage, self.env, root, form=format, null=null, what=what)
+        folder = folder_of(storage, env, root, form=format, null=null, what=what)
 
         def define(fields: Sequence[Field], partition_by: Sequence[str]) -> TableSchema:
             named = {PARTITION_DEFAULT_NAME.key: HIVE_NULL, PARTITION_LEGACY_NAME.key: "false"} if partition_by else {}
@@ -448,15 +448,15 @@ class Catalog(DefinitionVerbs):
             _check_kept(made, parsed)
             return made
 
-        plan = plan_of(folder, self.env, define=define, types=given, copied=how == "copy", what=what)
+        plan = plan_of(folder, env, define=define, types=given, copied=how == "copy", what=what)
         with announced(self._listeners, str(parsed), plan.schema) as made:
             added = dict(made.options)
             plan = replace(plan, versions=tuple(replace(v, options=v.options.merged(added)) for v in plan.versions))
             if how == "copy":
-                table_with_rows(plan, folder, self.env, paths.root, name=str(parsed), dynamic=self._client)
+                table_with_rows(plan, folder, env, paths.root, name=str(parsed), dynamic=self._client)
             else:
                 table_with_files(
-                    plan, self.env, paths.root, name=str(parsed), keep=how == "keep", what=what, dynamic=self._client
+                    plan, env, paths.root, name=str(parsed), keep=how == "keep", what=what, dynamic=self._client
                 )
             self.metastore.add_table(parsed)
         return self._opened(parsed)
@@ -495,7 +495,8 @@ class Catalog(DefinitionVerbs):
         store = SnapshotStore(source.definition.paths, source.env, source.name)
         found = resolve(store, snapshot=snapshot, tag=tag, timestamp=timestamp)
         announce = partial(announced, self._listeners, str(parsed))
-        clone(source.definition, source.env, found, self.env, paths.root, name=str(parsed), announce=announce)
+        env = self.metastore.env_at(paths.root)
+        clone(source.definition, source.env, found, env, paths.root, name=str(parsed), announce=announce)
         self.metastore.add_table(parsed)
         return self._opened(parsed)
 
@@ -542,13 +543,14 @@ class Catalog(DefinitionVerbs):
 
     @property
     def _listeners(self) -> builtins.list[TableListener]:
-        return listeners_of(self.listeners, self.warehouse, self._client, takes_topics=self._takes_topics)
+        return listeners_of(self.listeners, self.warehouse, self._client)
 
     def _opened(self, name: TableName) -> Table:
         if not self.metastore.may_have_table(name):
             raise self._no_table(name)
         try:
-            table = open_table(self.metastore.root(name), self.env, name=str(name), options=self._client)
+            root = self.metastore.root(name)
+            table = open_table(root, self.metastore.env_at(root), name=str(name), options=self._client)
         except NotFoundError:
             raise self._no_table(name) from None
         return table if name.branch == MAIN else table.branch(name.branch)
@@ -561,7 +563,8 @@ class Catalog(DefinitionVerbs):
 
     def _newest(self, name: TableName) -> TableSchema | None:
         """Return the newest schema of a table; None: there is none."""
-        return SchemaStore(TablePaths(self.metastore.root(name)), self.env).latest()
+        root = self.metastore.root(name)
+        return SchemaStore(TablePaths(root), self.metastore.env_at(root)).latest()
 
     def _require_database(self, name: str) -> None:
         if not self.metastore.has_database(name):

@@ -42,6 +42,10 @@ class FileSystem:
         """None: the format keeps views and functions in no file."""
         return None
 
+    def env_at(self, root: str) -> Env:
+        """Return `env`: one store holds all tables."""
+        return self.env
+
     def check(self) -> None:
         """Look whether the warehouse can be read."""
         self.env.storage.list(self.warehouse)

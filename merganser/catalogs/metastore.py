@@ -95,6 +95,9 @@ class Metastore(Protocol):
     def env(self) -> Env:
         """Reads and commits to the tables."""
 
+    def env_at(self, root: str) -> Env:
+        """Return what reads and commits to the table in a directory: `env`, unless tables lie in several stores."""
+
     @property
     def definitions(self) -> Definitions | None:
         """Views and functions; None: this kind of metastore holds none."""

@@ -174,17 +174,14 @@ def _of_rest(text: str, given: Options, env: Callable[[Storage], Env], what: str
     server = {key: str(value) for key, value in (config.get("overrides") or {}).items()}
     defaults = {key: str(value) for key, value in (config.get("defaults") or {}).items()}
     merged = Options({**defaults, **dict(given), **server})
-    if merged.get(c.DATA_TOKEN):
-        raise UnsupportedError(
-            f"{what}: the server hands out keys of the store for each table ('{c.DATA_TOKEN.key}'), and this version "
-            "does not ask for them. Nothing was opened."
-        )
     client = replace(client, prefix=merged.get(c.PREFIX) or "", headers=_headers(merged))
     first = client.get("databases", maxResults="1").get("databases") or []
     location = client.get("databases", first[0]).get("location") if first else None
     storage, place = storage_for(location.rpartition("/")[0] or location if location else ".", merged)
     guard = RestGuard(client)
-    return RestMetastore(client, guard, place if location else address, env(GuardedStorage(storage, guard)))
+    made = env(GuardedStorage(storage, guard))
+    tokens = merged.get(c.DATA_TOKEN)
+    return RestMetastore(client, guard, place if location else address, made, merged, tokens)
 
 
 def _headers(options: Options) -> tuple[tuple[str, str], ...]:

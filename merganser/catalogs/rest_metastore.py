@@ -22,6 +22,7 @@ from merganser.catalogs.names import TableName
 from merganser.catalogs.rest_client import RestClient
 from merganser.catalogs.rest_definitions import RestDefinitions
 from merganser.catalogs.rest_schema import BASE_SCHEMA, changes_between, is_alike, schema_json
+from merganser.catalogs.rest_tokens import TableTokens, storage_with_tokens
 from merganser.errors import (
     AlreadyExistsError,
     CommitUnknownError,
@@ -38,8 +39,8 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.schema.table_schema import TableSchema, from_json
 from merganser.storage.env import Env
-from merganser.storage.guarded import files_of
-from merganser.storage.open import storage_for
+from merganser.storage.guarded import GuardedStorage, files_of
+from merganser.storage.open import path_of, storage_for
 from merganser.storage.paths import TablePaths, join
 from merganser.storage.protocol import Storage
 
@@ -138,12 +139,18 @@ class RestMetastore:
 
     Attributes:
         place: the directory in which databases lie, or the address of the server if it had no database.
+        env: of that directory.
+        options: of the catalog, how stores are reached.
+        tokens: whether the server is asked for the keys of each table.
     """
 
     client: RestClient
     guard: RestGuard
     place: str
     env: Env = field(repr=False)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tokens: bool = False
+    _envs: dict[Storage, Env] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def warehouse(self) -> str:
@@ -154,6 +161,27 @@ class RestMetastore:
     def definitions(self) -> RestDefinitions:
         """Views and functions."""
         return RestDefinitions(self.client)
+
+    def env_at(self, root: str) -> Env:
+        """Return what reads and commits to the table in a directory.
+
+        Tables in the store of the catalog share its caches. With `tokens`, each table has a store with keys of its own.
+
+        Raises:
+            StorageError: the server gives no keys.
+        """
+        named = self.guard.tables.get(root)
+        if self.tokens and named is not None:
+            storage = storage_with_tokens(root, self.options, TableTokens(self.client, named.database, named.table))
+        else:
+            storage, _ = storage_for(root, self.options)
+        if storage == files_of(self.env.storage):
+            return self.env
+        found = self._envs.get(storage)
+        if found is None:
+            guarded = GuardedStorage(storage, self.guard)
+            found = self._envs[storage] = Env(guarded, self.env.clock, cache=self.env.cache)
+        return found
 
     def check(self) -> None:
         """Do nothing: the server has answered."""
@@ -226,12 +254,13 @@ class RestMetastore:
             raise CommitUnknownError(
                 f"cannot tell whether table '{name}' was created: {error.message}", table=str(name)
             ) from error
-        made = SchemaStore(TablePaths(self.root(name)), self.env).latest()
+        root = self.root(name)
+        made = SchemaStore(TablePaths(root), self.env_at(root)).latest()
         if made is None:
             raise StorageError(
                 f"the server at '{self.client.uri}' has created table '{name}', and its schema is not in the "
                 "directory that it names. Check whether this machine reaches that directory.",
-                path=self.root(name),
+                path=root,
             )
         return made
 
@@ -269,20 +298,8 @@ class RestMetastore:
         return found
 
     def _path(self, text: str) -> str:
-        """Return a path of the server as that of a file.
-
-        Raises:
-            UnsupportedError: it lies in another store than the databases that were there when the catalog was opened.
-        """
-        files = files_of(self.env.storage)
-        found, path = storage_for(text, getattr(files, "options", {}))
-        if type(found) is not type(files) or getattr(found, "root", None) != getattr(files, "root", None):
-            raise UnsupportedError(
-                f"'{text}' lies in another store than '{self.place}', where this catalog was opened. Open the catalog "
-                "again if its first database was created since then.",
-                path=text,
-            )
-        return path
+        """Return a path of the server as that of a file."""
+        return path_of(text)
 
 
 def _identifier(name: TableName) -> dict[str, str]:

@@ -86,6 +86,10 @@ class SqlMetastore:
         """Views and functions."""
         return SqlDefinitions(self.rows)
 
+    def env_at(self, root: str) -> Env:
+        """Return `env`: one store holds all tables."""
+        return self.env
+
     def check(self) -> None:
         """Look whether the warehouse can be read."""
         self.files.check()

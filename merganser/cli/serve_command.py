@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -101,6 +104,14 @@ def serve_catalog(
             help=f"File with a token for clients that only read; else the variable {READ_TOKEN_VARIABLE} has it.",
         ),
     ] = None,
+    data_tokens: Annotated[
+        str | None,
+        typer.Option(
+            "--data-tokens",
+            metavar="MODULE:FUNCTION",
+            help="Function that gives clients keys of the store, by table.",
+        ),
+    ] = None,
     requests: Requests = 256,
     connections: Connections = 4096,
     stop_within: StopWithin = 10.0,
@@ -127,11 +138,12 @@ def serve_catalog(
             "cannot serve: there is a token for clients that read, and none for those that write. Give one with "
             f"--token-file or in the variable {TOKEN_VARIABLE}."
         )
+    tokens = None if data_tokens is None else _function(data_tokens, "--data-tokens")
     catalog = catalog_of(warehouse, store)
     limits = Limits(requests=requests, connections=connections, body_bytes=BODY_BYTES)
     name = name or catalog.warehouse.rstrip("/").rpartition("/")[2]
     left = serve(
-        lambda access: CatalogService(catalog, access, limits, _log, name),
+        lambda access: CatalogService(catalog, access, limits, _log, name, tokens),
         host=host,
         port=port,
         token=token,
@@ -141,6 +153,18 @@ def serve_catalog(
         started=lambda address: print(f"serving the catalog '{name}' ({catalog.warehouse}) at {address}", flush=True),
     )
     _end(left, stop_within)
+
+
+def _function(text: str, option: str) -> Callable[..., Any]:
+    """Return the function of `module:function`. Modules of the working directory are found too."""
+    module, _, name = text.partition(":")
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.append(here)
+    try:
+        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidInputError(f"cannot serve: {option} is '{text}': {error}. Give module:function.") from error
+    return found
 
 
 def _no_module(error: ModuleNotFoundError) -> UnsupportedError:

@@ -107,7 +107,11 @@ DLF_ALGORITHM: Final = Option[str | None](
     noun=CATALOG,
 )
 DATA_TOKEN: Final = Option(
-    "data-token.enabled", BOOLEAN, False, "Ask a REST server for keys of the store, by table.", noun=CATALOG
+    "data-token.enabled",
+    BOOLEAN,
+    False,
+    "Ask a REST server for keys of the store, by table. The server says it.",
+    noun=CATALOG,
 )
 PREFIX: Final = Option[str | None](
     "prefix", TEXT, None, "What paths of a REST server begin with. Default: what the server says.", noun=CATALOG

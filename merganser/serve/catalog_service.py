@@ -13,6 +13,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
@@ -26,11 +27,11 @@ from merganser.catalogs.catalog import Catalog
 from merganser.catalogs.names import TableName, parse_table_name
 from merganser.catalogs.rest_schema import BASE_SCHEMA, schema_json
 from merganser.catalogs.system import totals
-from merganser.changes import Change, RemoveOption, SetOption
 from merganser.errors import (
     CommitUnknownError,
     ConflictError,
     InvalidInputError,
+    InvariantError,
     NotFoundError,
     SnapshotExistsError,
     StorageError,
@@ -42,7 +43,6 @@ from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot, same_snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_state import MetaReader
-from merganser.options import write as w
 from merganser.schema.table_schema import TableSchema
 from merganser.serve import catalog_json as j
 from merganser.serve.answers import Answer, RefusedError
@@ -53,7 +53,6 @@ from merganser.storage.env import Env
 from merganser.storage.guarded import GuardedStorage
 from merganser.storage.paths import TablePaths
 from merganser.storage.protocol import Storage
-from merganser.upkeep.alter import alter
 
 PREFIX: Final = "merganser"
 """What paths have behind the version. Java's client does not start without one; paths are also served without it."""
@@ -65,6 +64,8 @@ _IDS: Final = uuid.UUID("6f0b1c0e-5d0b-4f6e-9d38-3f1c6e2d7a41")
 """Namespace of the ids of tables."""
 
 Body = dict[str, Any]
+DataTokens = Callable[[str, str, str], tuple[Mapping[str, str], datetime]]
+"""Returns options of the store, and when they expire, given `database.table`, its path, and "read" or "write"."""
 Work = Callable[[Request, Body], Mapping[str, Any] | None]
 
 
@@ -98,14 +99,22 @@ class CatalogService(HttpService):
     Args:
         log: takes a line for each error that is not the client's.
         name: what clients call the warehouse; they may also give its path.
+        data_tokens: gives keys of the store for a table; None: clients have keys of their own.
     """
 
     unknown_status = 401
 
-    def __init__(self, catalog: Catalog, access: Access, limits: Limits, log: Callable[[str], None], name: str) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        access: Access,
+        limits: Limits,
+        log: Callable[[str], None],
+        name: str,
+        data_tokens: DataTokens | None = None,
+    ) -> None:
         self.name = name
-        # A client of merganser makes, changes and deletes topics itself: it has the passwords.
-        catalog = replace(catalog, _takes_topics=True)
+        self._data_tokens = data_tokens
         self.definitions = DefinitionService(catalog)
         super().__init__(catalog, access, limits, log, ["/health"])
 
@@ -121,6 +130,7 @@ class CatalogService(HttpService):
             **self.definitions.reads(),
             "/v1/tables": self._all_tables,
             _TABLE: self._table,
+            **({} if self._data_tokens is None else {f"{_TABLE}/token": self._token}),
             f"{_TABLE}/snapshot": self._newest,
             f"{_TABLE}/snapshots": self._snapshots,
             f"{_TABLE}/snapshots/{{version}}": self._snapshot,
@@ -193,7 +203,8 @@ class CatalogService(HttpService):
                 f"this server has no warehouse '{asked:.200}'. Its warehouse is '{self.name}': set the option "
                 f"'warehouse' to it."
             )
-        return {"defaults": {}, "overrides": {"prefix": PREFIX}}
+        tokens = {} if self._data_tokens is None else {"data-token.enabled": "true"}
+        return {"defaults": {}, "overrides": {"prefix": PREFIX, **tokens}}
 
     def _databases(self, request: Request, _body: Body) -> Mapping[str, Any]:
         names = j.like(request.query_params.get("databaseNamePattern"), self.catalog.list_databases())
@@ -323,10 +334,7 @@ class CatalogService(HttpService):
             table = replace(table, env=Env(GuardedStorage(env.storage, only), env.clock, env.cache, env.threads))
         changes = j.changes_of(body, schema)
         try:
-            if any(map(_names_topic, changes)):
-                alter(table.definition, table.env, changes)
-            else:
-                table.alter(changes)
+            table.alter(changes)
         except InvalidInputError as error:
             raise j.of_column(error, changes, schema.names) from error
 
@@ -338,6 +346,23 @@ class CatalogService(HttpService):
 
     def _drop_table(self, request: Request, _body: Body) -> None:
         self.catalog.drop_table(_name(request))
+
+    def _token(self, request: Request, _body: Body) -> Mapping[str, Any]:
+        assert self._data_tokens is not None
+        table = self._open(_name(request))
+        name = table.name.partition("$")[0]  # branches lie in their table
+        role = "write" if request.scope["state"][MAY_CHANGE] else "read"
+        try:
+            options, until = self._data_tokens(name, table.path, role)
+        except PermissionError:
+            raise RefusedError(403, "", f"this client gets no keys for '{name}'.") from None
+        if not isinstance(options, Mapping) or not isinstance(until, datetime) or until.tzinfo is None:
+            raise InvariantError(
+                f"--data-tokens gave {type(options).__name__} and {type(until).__name__} for '{name}'. It has to "
+                "return a dict of options, and a datetime with a time zone."
+            )
+        texts = {str(key): str(text) for key, text in options.items()}
+        return {"token": texts, "expiresAtMillis": int(until.timestamp() * 1000)}
 
     # commits
 
@@ -483,11 +508,6 @@ class CatalogService(HttpService):
 
 _AUDIT: Final = dict.fromkeys(("owner", "createdAt", "createdBy", "updatedAt", "updatedBy"))
 """Who owns, created and changed something is stored nowhere."""
-
-
-def _names_topic(change: Change) -> bool:
-    """Return whether a change says that the client has made the topic of a log, or that it will delete it."""
-    return isinstance(change, SetOption | RemoveOption) and change.key == w.KAFKA_TOPIC.key
 
 
 def _name(request: Request) -> str:

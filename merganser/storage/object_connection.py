@@ -20,8 +20,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Any, Final, TypeAlias
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 from obstore.exceptions import BaseError as StoreError
@@ -40,6 +40,17 @@ _RETRIES: Final = 6
 _RETRY_SECONDS_MAX: Final = 60
 _REQUEST_SECONDS_MAX: Final = 120
 _REQUEST_ONCE_SECONDS_MAX: Final = 30
+
+
+class Lease(Protocol):
+    """Keys that expire, and that somebody renews. Pickles, and is hashable."""
+
+    def current(self) -> tuple[Mapping[str, str], int | None]:
+        """Return options that hold the keys, and epoch milliseconds from which on to ask again; None: never.
+
+        Raises:
+            StorageError: there are none.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +126,18 @@ _SCHEMES: Final[Mapping[str, _Scheme]] = {
 }
 
 
+_S3_LEASED: Final = {"access-key": "access_key_id", "secret-key": "secret_access_key", "session-token": "token"}
+_LEASED: Final[Mapping[str, Mapping[str, str]]] = {
+    "s3": _S3_LEASED,
+    "oss": _S3_LEASED,
+    "gs": {"bearer-token": "token"},
+    "az": {"sas-token": "sas_token", "account-key": "access_key"},
+}
+"""Options that hold keys which expire, and what a client calls them when it asks for them."""
+_CLIENT_ASKS_BEFORE: Final = timedelta(minutes=5)
+"""The client asks for keys that long before they expire."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A root and its options, read and found good.
@@ -146,10 +169,10 @@ class Connection:
         keeps_conditions: whether the store is known to keep preconditions. May turn true, under `lock`.
     """
 
-    def __init__(self, target: Target) -> None:
-        self.retrying = _client(target, retries=_RETRIES, seconds=_REQUEST_SECONDS_MAX)
+    def __init__(self, target: Target, lease: Lease | None = None) -> None:
+        self.retrying = _client(target, lease, retries=_RETRIES, seconds=_REQUEST_SECONDS_MAX)
         headers = _SCHEMES[target.scheme].create_headers
-        self.once = _client(target, retries=0, seconds=_REQUEST_ONCE_SECONDS_MAX, headers=headers)
+        self.once = _client(target, lease, retries=0, seconds=_REQUEST_ONCE_SECONDS_MAX, headers=headers)
         self.keeps_conditions = target.keeps_conditions
         self.lock = threading.Lock()
 
@@ -159,14 +182,14 @@ class _Connections:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.by_target: OrderedDict[tuple[str, frozenset[tuple[str, str]]], Connection] = OrderedDict()
+        self.by_target: OrderedDict[tuple[str, frozenset[tuple[str, str]], Lease | None], Connection] = OrderedDict()
         self.process_id: int | None = None
 
 
 _CONNECTIONS: Final = _Connections()
 
 
-def connect(root: str, options: Mapping[str, str]) -> Connection:
+def connect(root: str, options: Mapping[str, str], lease: Lease | None = None) -> Connection:
     """Return the connection of a root, made at the first call. Sends nothing.
 
     Raises:
@@ -179,10 +202,10 @@ def connect(root: str, options: Mapping[str, str]) -> Connection:
                 "threads behind them were not forked. Start processes with 'spawn', or fork before the first access.",
                 root=root,
             )
-        key = (root, frozenset(options.items()))
+        key = (root, frozenset(options.items()), lease)
         found = _CONNECTIONS.by_target.get(key)
         if found is None:
-            found = _CONNECTIONS.by_target[key] = Connection(target_of(root, options))
+            found = _CONNECTIONS.by_target[key] = Connection(target_of(root, options), lease)
             _CONNECTIONS.process_id = os.getpid()
             while len(_CONNECTIONS.by_target) > _CONNECTIONS_MAX:
                 _CONNECTIONS.by_target.popitem(last=False)
@@ -190,7 +213,9 @@ def connect(root: str, options: Mapping[str, str]) -> Connection:
         return found
 
 
-def _client(target: Target, *, retries: int, seconds: int, headers: Mapping[str, str] | None = None) -> Client:
+def _client(
+    target: Target, lease: Lease | None, *, retries: int, seconds: int, headers: Mapping[str, str] | None = None
+) -> Client:
     transport: dict[str, Any] = {"timeout": timedelta(seconds=seconds)}
     if headers:
         transport["default_headers"] = dict(headers)
@@ -202,6 +227,7 @@ def _client(target: Target, *, retries: int, seconds: int, headers: Mapping[str,
             config=dict(target.settings),
             client_options=transport,
             retry_config={"max_retries": retries, "retry_timeout": timedelta(seconds=_RETRY_SECONDS_MAX)},
+            **({} if lease is None else {"credential_provider": _Leased(target, lease)}),
         )
     except (StoreError, ValueError) as error:
         fact = "a setting is not known" if isinstance(error, UnknownConfigurationKeyError) else "a setting was refused"
@@ -210,6 +236,41 @@ def _client(target: Target, *, retries: int, seconds: int, headers: Mapping[str,
             f"({', '.join(sorted(target.settings)) or 'none are given'}) and the environment.",
             root=f"{target.scheme}://{target.bucket}",
         ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Leased:
+    """Gives a client the keys of a lease, also in the middle of an upload."""
+
+    target: Target
+    lease: Lease = field(repr=False)
+
+    def __call__(self) -> Any:
+        """Return the keys as the client takes them."""
+        scheme = self.target.scheme
+        held, renewed_ms = self.lease.current()
+        options = options_of(f"{scheme}://{self.target.bucket}", held)
+        found: dict[str, Any] = {"expires_at": None}
+        if renewed_ms is not None:  # the client asks some minutes before
+            found["expires_at"] = datetime.fromtimestamp(renewed_ms / 1000, UTC) + _CLIENT_ASKS_BEFORE
+        for name, given in _LEASED[scheme].items():
+            if (value := options.get(f"{scheme}.{name}")) is not None:
+                found[given] = value
+        return found
+
+
+def can_lease(root: str, options: Mapping[str, str]) -> bool:
+    """Return whether options hold keys of the store of a root that a client can be given anew."""
+    scheme = root.partition("://")[0]
+    options = options_of(root, options)
+    return any(f"{scheme}.{name}" in options for name in _LEASED[scheme])
+
+
+def without_keys(root: str, options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of the store of a root but for its keys."""
+    scheme = root.partition("://")[0]
+    secrets = {f"{scheme}.{name}" for name in _SCHEMES[scheme].secrets}
+    return {key: text for key, text in options_of(root, options).items() if key not in secrets}
 
 
 def options_of(root: str, options: Mapping[str, str]) -> dict[str, str]:

@@ -50,7 +50,7 @@ from merganser.errors import (
     UnsupportedError,
 )
 from merganser.storage.moving import move_by_copies
-from merganser.storage.object_connection import Client, Connection, connect, options_of, reason_of, target_of
+from merganser.storage.object_connection import Client, Connection, Lease, connect, options_of, reason_of, target_of
 from merganser.storage.protocol import Entries, Entry, no_lock
 from merganser.storage.ranged_file import TAIL_BYTES, RangedFile
 from merganser.storage.retries import STORE
@@ -72,15 +72,17 @@ class ObjectStorage:
     Args:
         root: `s3://bucket`, `oss://bucket`, `gs://bucket` or `az://container`. Every path begins with it.
         options: options of the catalog; those that do not begin with the scheme are ignored.
+        lease: gives keys that expire, in the place of those of the options; None: nobody does.
 
     Raises:
         InvalidInputError: an option of the scheme is not known, or its value has no meaning.
     """
 
-    __slots__ = ("_options", "root")
+    __slots__ = ("_options", "lease", "root")
 
-    def __init__(self, root: str, options: Mapping[str, str] | None = None) -> None:
+    def __init__(self, root: str, options: Mapping[str, str] | None = None, lease: Lease | None = None) -> None:
         self.root = root
+        self.lease = lease
         self._options = options_of(root, options or {})
         target_of(root, self._options)  # refuse bad ones here, not in a job
 
@@ -88,13 +90,17 @@ class ObjectStorage:
         return f"ObjectStorage({self.root!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ObjectStorage) and (self.root, self._options) == (other.root, other._options)
+        return isinstance(other, ObjectStorage) and (self.root, self._options, self.lease) == (
+            other.root,
+            other._options,
+            other.lease,
+        )
 
     def __hash__(self) -> int:
         return hash(self.root)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (ObjectStorage, (self.root, self._options))
+        return (ObjectStorage, (self.root, self._options, self.lease))
 
     @property
     def moves_at_once(self) -> bool:
@@ -329,7 +335,9 @@ class ObjectStorage:
                     obstore.delete(connection.retrying, probe)
 
     def _connection(self) -> Connection:
-        return connect(self.root, self._options)
+        if self.lease is not None:
+            self.lease.current()  # here its errors are ours, and not those of a client
+        return connect(self.root, self._options, self.lease)
 
     def _client(self) -> Client:
         return self._connection().retrying
@@ -363,7 +371,8 @@ class ObjectStorage:
             # Not chained: the cause prints requests in full, and those of Azure may carry a signature.
             if missing and isinstance(error, FileNotFoundError):
                 raise NotFoundError(f"cannot {verb} '{path}': there is no such file.", path=path) from None
-            reason = reason_of(error, self.root, self._options)
+            held = self._options if self.lease is None else {**self._options, **self.lease.current()[0]}
+            reason = reason_of(error, self.root, held)
             if not changed:
                 raise StorageError(
                     f"cannot {verb} '{path}': {reason}. Nothing was changed.", path=path, changed=False

@@ -73,6 +73,21 @@ def storage_for(path: str, options: Mapping[str, str] | None = None) -> tuple[St
     )
 
 
+def path_of(path: str) -> str:
+    """Return a path as its storage has it; see `storage_for`. No option is read.
+
+    Raises:
+        InvalidInputError: the path is empty, its scheme is not known, or it names no bucket.
+    """
+    found = _SCHEME.match(path)
+    scheme = found[1].lower() if found else ""
+    if found is not None and scheme in _OBJECT_STORES:
+        return _authority(path[found.end() :], _OBJECT_STORES[scheme], path)[1]
+    if found is not None and scheme in HDFS_SCHEMES:
+        return _authority(path[found.end() :], scheme, path, what="host")[1]
+    return storage_for(path)[1]
+
+
 def storage_beside(storage: Storage, path: str, options: Mapping[str, str]) -> tuple[Storage, str]:
     """Return the storage that `path` lives in, and the path: `storage` itself where it holds it.
 

@@ -46,6 +46,7 @@ class Proxy:
     Attributes:
         before: may answer a request instead of the server.
         after: may change a reply.
+        port_of: says which server gets a request of a path.
         known: says with which token a request goes on to the server, and None if it is refused with 401; None: with
             that of the request.
         asked: all requests: method, path and JSON.
@@ -54,6 +55,7 @@ class Proxy:
     def __init__(self, port: int) -> None:
         self.before: Callable[[str, str], Answer | None] = lambda _method, _path: None
         self.after: Callable[[str, str, Answer], Answer] = lambda _method, _path, answer: answer
+        self.port_of: Callable[[str], int] = lambda _path: port
         self.known: Callable[[str, str, Mapping[str, str], bytes], str | None] | None = None
         self.asked: list[tuple[str, str, Any]] = []
         self.tokens: list[str | None] = []
@@ -77,7 +79,7 @@ class Proxy:
                     headers["authorization"] = f"Bearer {token}"
                     found = None if token else (401, {}, b'{"message":"the signature is wrong.","code":401}')
                 if found is None:
-                    server = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+                    server = http.client.HTTPConnection("127.0.0.1", proxy.port_of(self.path), timeout=30)
                     server.request(self.command, self.path, body, headers)
                     reply = server.getresponse()
                     found = proxy.after(self.command, self.path, (reply.status, {}, reply.read()))

@@ -336,9 +336,6 @@ def test_what_the_server_says_of_options_holds(server: Server, catalog: mg.Catal
     assert opened.list_databases() == []
     assert seen == ["/v1/config?warehouse=warehouse", "/v1/p%20q/databases?maxResults=1", "/v1/p%20q/databases"]
     assert dict(opened.metastore.client.headers) == {"x-a": "client", "x-b": "server"}
-    proxy.before = lambda _method, _path: (200, {}, b'{"overrides":{"data-token.enabled":"true"}}')
-    with pytest.raises(e.UnsupportedError, match=r"data-token\.enabled"):
-        server.catalog(proxy.port)
 
 
 _TOKENS = ["a-token-that-has-expired", TOKEN]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 import merganser as mg
 from merganser.meta.seal import JSON_SEAL
+from tests.catalogs.data_tokens import VARIABLE
 from tests.catalogs.databases import SqlServer, started
 from tests.catalogs.rest import Server
 from tests.catalogs.signed_requests import signed_by_us, signed_requests
@@ -47,7 +49,11 @@ def _over_sql(world: World, random: Random, database: SqlServer) -> None:
 
 def share_rest_catalog(world: World, random: Random) -> None:
     """Java through the server, merganser through the server and without it, all in turns."""
-    server = Server(world.warehouse, read_token=READ_TOKEN)
+    log = world.warehouse / "tokens.log"
+    os.environ[VARIABLE] = json.dumps({"seconds": 3600, "log": str(log)})
+    with_tokens = random.random() < 0.5
+    more = ("--data-tokens", "tests.catalogs.data_tokens:of_table") if with_tokens else ()
+    server = Server(world.warehouse, more=more, read_token=READ_TOKEN)
     theirs = {
         "metastore": "rest",
         "uri": f"http://127.0.0.1:{server.port}",
@@ -59,6 +65,7 @@ def share_rest_catalog(world: World, random: Random) -> None:
     _of_partitions(server, java)
     _of_references(server, java)
     _errors(java)
+    assert not with_tokens or {"db.refs write", "db.refs read"} <= set(log.read_text().splitlines())
     assert server.stop() == 0
     assert server.log.read_text() == ""
 
