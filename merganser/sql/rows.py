@@ -478,7 +478,13 @@ def _merge_once(state: State, engine: Engine, table: Table, statement: s.Merge) 
         condition = None if clause.condition is None else sql_of(with_session(state, clause.condition))
         values = None
         if clause.assignments is not None:
-            trees, _ = assignments(state, table, clause.assignments, alias[0])
+            trees, nested = assignments(state, table, clause.assignments, alias[0])
+            if nested:
+                raise UnsupportedError(
+                    f"cannot merge into '{table.name}': MERGE sets whole columns, not fields inside of them. "
+                    "Compute the ROW in the query behind USING, and set the column to it, or use UPDATE. Nothing was "
+                    "written."
+                )
             values = {column: sql_of(tree) for column, tree in trees.items()}
         match clause.matched, clause.action:
             case True, "update":

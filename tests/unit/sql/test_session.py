@@ -678,3 +678,15 @@ def test_a_sign_behind_an_exponent_is_an_operator(session: Session) -> None:
     ]
     with pytest.raises(InvalidInputError, match="line 1, column 15"):
         session.sql("SELECT 1e2+3, nope")
+
+
+def test_merge_sets_no_fields_inside_of_columns_and_says_how_to(session: Session) -> None:
+    session.sql("CREATE TABLE fields (id INT, r ROW<a INT, b STRING>, PRIMARY KEY (id) NOT ENFORCED)")
+    session.sql("INSERT INTO fields VALUES (1, ROW(1, 'x'))")
+    with pytest.raises(UnsupportedError, match="MERGE sets whole columns"):
+        session.sql("MERGE INTO fields t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET r.a = 7")
+    session.sql(
+        "MERGE INTO fields t USING (SELECT id, named_struct('a', 7, 'b', r.b) AS r FROM fields) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET r = s.r"
+    )
+    assert session.sql("SELECT * FROM fields").to_pylist() == [{"id": 1, "r": {"a": 7, "b": "x"}}]
