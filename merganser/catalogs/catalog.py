@@ -70,12 +70,15 @@ class Catalog(DefinitionVerbs):
         table_defaults: options of new tables that do not set them.
         listeners: the text of the option `catalog.listeners`.
         _client: options `kafka.*` for the client of the log of each table; they are stored nowhere.
+        _takes_topics: whether a new table may name the topic of its log. A server takes that of its client, which has
+            made it.
     """
 
     metastore: Metastore
     table_defaults: Mapping[str, Any] = field(default_factory=dict)
     listeners: str | None = None
     _client: Mapping[str, str] = field(default_factory=dict)
+    _takes_topics: bool = False
 
     @property
     def warehouse(self) -> str:
@@ -543,7 +546,7 @@ class Catalog(DefinitionVerbs):
 
     @property
     def _listeners(self) -> builtins.list[TableListener]:
-        return listeners_of(self.listeners, self.warehouse, self._client)
+        return listeners_of(self.listeners, self.warehouse, self._client, takes_topics=self._takes_topics)
 
     def _opened(self, name: TableName) -> Table:
         if not self.metastore.may_have_table(name):

@@ -47,12 +47,15 @@ class TableListener(Protocol):
         """
 
 
-def listeners_of(names: str | None, warehouse: str, client: Mapping[str, str]) -> list[TableListener]:
+def listeners_of(
+    names: str | None, warehouse: str, client: Mapping[str, str], *, takes_topics: bool = False
+) -> list[TableListener]:
     """Return the listeners of a catalog.
 
     Args:
         names: value of the option. None if it is not set.
         client: options of the catalog for the client of the log.
+        takes_topics: whether a topic that a new table names is there already.
 
     Raises:
         InvalidInputError: one cannot be imported.
@@ -61,7 +64,7 @@ def listeners_of(names: str | None, warehouse: str, client: Mapping[str, str]) -
     for name in filter(None, (part.strip() for part in (names or "").split(","))):
         found.append(_made(name))
     found += [point.load()() for point in entry_points(group=GROUP)]
-    return [*found, _Log(warehouse, client)]
+    return [*found, _Log(warehouse, client, takes_topics)]
 
 
 def _made(name: str) -> TableListener:
@@ -82,13 +85,14 @@ def _made(name: str) -> TableListener:
 class _Log:
     """Listener that creates and deletes the topic of each table with a log."""
 
-    def __init__(self, warehouse: str, client: Mapping[str, str]) -> None:
-        self._warehouse, self._client = warehouse, client
+    def __init__(self, warehouse: str, client: Mapping[str, str], takes_topics: bool) -> None:
+        self._warehouse, self._client, self._takes_topics = warehouse, client, takes_topics
 
     def creating(self, name: str, schema: TableSchema, options: Mapping[str, str]) -> Mapping[str, str] | None:
+        is_there = self._takes_topics and schema.options.get(w.KAFKA_TOPIC) is not None
         return (
             None
-            if schema.options.get(w.LOG_SYSTEM) == "none"
+            if schema.options.get(w.LOG_SYSTEM) == "none" or is_there
             else self._topics().created(name, schema, self._warehouse, self._client)
         )
 

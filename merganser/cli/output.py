@@ -98,7 +98,7 @@ def _check_flat(schema: pa.Schema) -> None:
         if pa.types.is_nested(field.type):
             raise UnsupportedError(
                 f"column '{field.name}' is {field.type}, which CSV has no form for. "
-                "Write --format json or parquet, or name other columns with --columns.",
+                "Write --format json or parquet, or leave the column out.",
                 column=field.name,
             )
 

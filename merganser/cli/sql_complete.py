@@ -37,7 +37,7 @@ _DATABASE_HERE: Final = re.compile(
     r"(?:\b(?:USE|DATABASE|SCHEMA)(?:\s+IF\s+EXISTS)?|\bTABLES\s+(?:IN|FROM)|\\(?:c|dt))\s+\w*\Z", re.IGNORECASE
 )
 _OF_ALIAS: Final = re.compile(r"(\w+)\.\w*\Z")
-_SET_HERE: Final = re.compile(r"\A\s*(?:SET|RESET)\s+[\w.'-]*\Z", re.IGNORECASE)
+_SET_HERE: Final = re.compile(r"\A\s*(?:SET|RESET)\s+([\w.'-]*)\Z", re.IGNORECASE)
 _CALL_NAME: Final = re.compile(r"\A\s*CALL\s+(?:sys\.)?\w*\Z", re.IGNORECASE)
 _CALL_OPEN: Final = re.compile(r"\A\s*CALL\s+(?:sys\.)?(\w+)\s*\(", re.IGNORECASE)
 _OPTIONS_HERE: Final = re.compile(
@@ -60,6 +60,8 @@ def completions(before: str, session: Any, after: str = "") -> tuple[str, list[s
     quoted = _quoted(statement)
     letters = _WORD.search(statement)
     word = quoted if quoted is not None else letters[0] if letters else ""
+    if quoted is None and (option := _SET_HERE.match(statement)) is not None:
+        word = option[1]  # with its dots
     if session is None:
         known: Iterable[str] = () if quoted is not None else _keywords(word)
     else:

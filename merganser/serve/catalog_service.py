@@ -27,6 +27,7 @@ from merganser.catalogs.catalog import Catalog
 from merganser.catalogs.names import TableName, parse_table_name
 from merganser.catalogs.rest_schema import BASE_SCHEMA, schema_json
 from merganser.catalogs.system import totals
+from merganser.changes import Change, RemoveOption, SetOption
 from merganser.errors import (
     CommitUnknownError,
     ConflictError,
@@ -43,6 +44,7 @@ from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot, same_snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_state import MetaReader
+from merganser.options import write as w
 from merganser.schema.table_schema import TableSchema
 from merganser.serve import catalog_json as j
 from merganser.serve.answers import Answer, RefusedError
@@ -53,6 +55,7 @@ from merganser.storage.env import Env
 from merganser.storage.guarded import GuardedStorage
 from merganser.storage.paths import TablePaths
 from merganser.storage.protocol import Storage
+from merganser.upkeep.alter import alter
 
 PREFIX: Final = "merganser"
 """What paths have behind the version. Java's client does not start without one; paths are also served without it."""
@@ -115,6 +118,8 @@ class CatalogService(HttpService):
     ) -> None:
         self.name = name
         self._data_tokens = data_tokens
+        # A client of merganser makes, changes and deletes topics itself: it has the passwords.
+        catalog = replace(catalog, _takes_topics=True)
         self.definitions = DefinitionService(catalog)
         super().__init__(catalog, access, limits, log, ["/health"])
 
@@ -334,7 +339,10 @@ class CatalogService(HttpService):
             table = replace(table, env=Env(GuardedStorage(env.storage, only), env.clock, env.cache, env.threads))
         changes = j.changes_of(body, schema)
         try:
-            table.alter(changes)
+            if any(map(_names_topic, changes)):
+                alter(table.definition, table.env, changes)
+            else:
+                table.alter(changes)
         except InvalidInputError as error:
             raise j.of_column(error, changes, schema.names) from error
 
@@ -508,6 +516,11 @@ class CatalogService(HttpService):
 
 _AUDIT: Final = dict.fromkeys(("owner", "createdAt", "createdBy", "updatedAt", "updatedBy"))
 """Who owns, created and changed something is stored nowhere."""
+
+
+def _names_topic(change: Change) -> bool:
+    """Return whether a change says that the client has made the topic of a log, or that it will delete it."""
+    return isinstance(change, SetOption | RemoveOption) and change.key == w.KAFKA_TOPIC.key
 
 
 def _name(request: Request) -> str:

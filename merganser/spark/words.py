@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from merganser.errors import InvalidInputError, MerganserError, NotFoundError
 from merganser.options.registry import did_you_mean
 from merganser.scan.rows import counted
+from merganser.sql.query.expressions import FUNCTIONS
 
 _UNKNOWN_TABLE: Final = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "UNRESOLVABLE_TABLE_VALUED_FUNCTION")
 _OF_COLUMN: Final = re.compile(r"cannot write column '(.+?)': cannot CAST '.*?\. Nothing was written\.", re.DOTALL)
@@ -68,6 +69,9 @@ def spark_words(what: str, columns: Sequence[str] = ()) -> Iterator[None]:
         if condition is not None and condition.startswith("UNRESOLVED_COLUMN") and columns:
             name = (given.get("objectName") or "").split(".")[-1].strip("`")
             words = f"{words.partition(' Did you mean')[0]} {did_you_mean(name, sorted(set(columns)))}"
+        if condition == "UNRESOLVED_ROUTINE":
+            name = (given.get("routineName") or "").split(".")[-1].strip("`")
+            words = f"there is no function '{name}'. {did_you_mean(name, FUNCTIONS)}"
         kind = NotFoundError if condition in _UNKNOWN_TABLE else InvalidInputError
         raise kind(f"{what}: {words}") from error
 

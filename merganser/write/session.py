@@ -189,9 +189,9 @@ class WriteSession:
         self._check_usable()
         if not is_eventual(self.table):
             raise InvalidInputError(
-                f"{self.target.action}: flush shows rows before their commit, which needs 'log.consistency' = "
-                "'eventual', and this table has it not. The rows are kept for the commit. Leave flush out, or alter "
-                "the table.",
+                f"{self.target.action}: flush shows rows before their commit, which needs a log with "
+                "'log.consistency' = 'eventual', and this table has none. The rows are kept for the commit. Leave "
+                "flush out, or alter the table.",
                 table=self.table.name,
             )
         self._transaction.flush()

@@ -256,6 +256,10 @@ def selected(h: History, rng: random.Random) -> None:
         state = h.line.states[number]
         columns, fields = of(state.fields)
         asked.append((f"SELECT {columns} FROM {name} VERSION AS OF {number}", state.model.visible(), fields))
+    columns, fields = of(h.line.fields)
+    if h.catalog.metastore.definitions is not None and all(f in fields for f in h.line.fields if f.name in used):
+        made = f"CREATE OR REPLACE VIEW db.`a view` AS SELECT {columns} FROM {name}"
+        asked.append((f"{made}; SELECT * FROM db.`a view` WHERE {text}", asked[0][1], fields))
     for query, rows, fields in asked:
         try:
             found = _rows(session, query)

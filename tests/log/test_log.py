@@ -36,6 +36,7 @@ from merganser.log.mark import CONTROL_KEY, HEADER, SEQUENCE_HEADER, Mark
 from merganser.log.tail import LogTail
 from merganser.stream.follow import TableStream
 from tests.log.broker import Broker, client_threads, running
+from tests.unit.serve.serving import TOKEN, Serving
 
 pytestmark = pytest.mark.broker
 _names = itertools.count()
@@ -162,6 +163,11 @@ def _settings(broker: Broker, topic: str) -> dict[str, str]:
     resource = kafka.admin.ConfigResource(kafka.admin.ResourceType.TOPIC, topic)
     found = client.describe_configs([resource])[resource].result()
     return {key: found[key].value for key in ("cleanup.policy", "retention.ms", "retention.bytes")}
+
+
+def _topics(broker: Broker) -> set[str]:
+    client = kafka.admin.AdminClient({"bootstrap.servers": broker.address})
+    return set(client.list_topics(timeout=10).topics)
 
 
 def _all_values(broker: Broker, topic: str) -> list[bytes]:
@@ -831,6 +837,35 @@ def test_a_topic_that_was_deleted_is_made_again_by_a_repair(warehouse: mg.Catalo
     assert _said("log", "repair", table.path) == "sent 1 snapshot\n"
     table.write([{"k": 1, "v": "b"}])
     assert [record["snapshot"] for record in _records(table)] == [1, 2]
+
+
+def test_a_table_of_a_server_has_the_topic_that_its_client_made(tmp_path: Path, broker: Broker) -> None:
+    server = Serving(tmp_path / "warehouse", token=TOKEN, command="serve-catalog")
+    try:
+        told = {"warehouse": "warehouse", "token.provider": "bear", "token": TOKEN}
+        catalog = mg.catalog(f"http://127.0.0.1:{server.port}", options=told)
+        catalog.create_database("db")
+        table = _table(catalog, broker)
+        topic = table.options["kafka.topic"]
+        with _following(table) as get:
+            table.write([{"k": 1, "v": "a"}])
+            assert get() == [_row("+I", 1, "a")]
+        table = table.alter([set_option("log.retention", "1 h")])
+        assert _settings(broker, topic)["retention.ms"] == "3600000"
+        table = table.alter([set_option("log.system", "none")])
+        assert "kafka.topic" not in table.options
+        assert topic not in _topics(broker)
+        table = table.alter([set_option("log.system", "kafka")])
+        table.write([{"k": 2, "v": "b"}])
+        assert [record["key"] for record in _records(table)] == ['{"k":2}']
+        with pytest.raises(InvalidInputError, match=r"'kafka.topic' is 'mine'"):
+            _table(catalog, broker, "named", **{"kafka.topic": "mine"})
+        with pytest.raises(AlreadyExistsError):
+            _table(catalog, broker)
+        catalog.drop_table("db.t")
+        assert not [each for each in _topics(broker) if each.startswith(topic)]
+    finally:
+        server.stop()
 
 
 def test_a_topic_that_is_named_is_refused_and_no_table_is_made(warehouse: mg.Catalog, broker: Broker) -> None:

@@ -443,8 +443,8 @@ def test_errors_have_the_words_of_spark_and_the_nearest_name(session: Any) -> No
     session.sql("CREATE TABLE t (id INT, amount INT, at TIMESTAMP(9))")
     with pytest.raises(InvalidInputError, match=r"`amont` cannot be resolved\. Did you mean 'amount'\?$"):
         session.sql("SELECT amont FROM t")
-    with pytest.raises(InvalidInputError, match="nofunction"):
-        session.sql("SELECT nofunction(id) FROM t")
+    with pytest.raises(InvalidInputError, match=r"there is no function 'coutn'\. Did you mean 'count'\?$"):
+        session.sql("SELECT coutn(id) FROM t")
     with pytest.raises(InvalidInputError, match=r"(?i)division by zero"):
         session.sql("INSERT INTO t SELECT 1, 1 DIV 0, NULL")
     with pytest.raises(NotFoundError, match=r"no table 'shop\.tt'"):

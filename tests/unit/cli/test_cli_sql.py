@@ -128,6 +128,8 @@ def shell(orders: Any, tmp_path: Path) -> Shell:
         ("CALL sys.compact(table => 'shop.", "shop.orders"),
         ("CALL sys.delete_branch('orders', '", "work"),
         ("SET execution", "execution.runtime-mode"),
+        ("SET sql.t", "sql.timeout"),
+        ("RESET sql.", "sql.max-rows"),
         ("CREATE TABLE t (id INT) WITH ('buck", "bucket"),
         ("CREATE TABLE t (id INT) WITH (", "'bucket' = "),
         ("CREATE TABLE t (id INT) WITH ('merge-engine' = 'par", "partial-update"),
