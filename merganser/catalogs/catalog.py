@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from merganser.catalogs.definition_verbs import DefinitionVerbs
 from merganser.catalogs.listeners import TableListener, announced, announced_rename, listeners_of
-from merganser.catalogs.metastore import Metastore
+from merganser.catalogs.metastore import Metastore, Repair
 from merganser.catalogs.names import SYSTEM, TableName, check_name, parse_table_name
 from merganser.catalogs.system import TABLES, catalog_table
 from merganser.changes import Change
@@ -392,6 +392,31 @@ class Catalog(DefinitionVerbs):
         with announced_rename(self._listeners, str(old), str(new), schema):
             self.metastore.rename_table(old, new)
 
+    def repair(self, name: str | None = None, dry_run: bool = False) -> tuple[Repair, ...]:
+        """Let a catalog in an SQL database name the tables whose files are in the warehouse, and no others.
+
+        A process that is killed while it creates, renames or drops a table leaves files without a row, or a row without
+        files. No file is changed. A table whose drop was killed at its very beginning is there again: drop it again.
+
+        Args:
+            name: a database, or `database.table`; None: all databases of the warehouse.
+            dry_run: say what would be repaired, and change nothing.
+
+        Returns:
+            What did not fit. Empty for a catalog in directories, whose files are the names.
+
+        Raises:
+            UnsupportedError: the names are those of a REST server. Repair the catalog that it serves.
+            AlreadyExistsError: files without a row have the name of a view; it is not repaired.
+        """
+        check_flags("cannot repair the catalog", dry_run=dry_run)
+        if name is None:
+            return tuple(self.metastore.repair(dry_run=dry_run))
+        if isinstance(name, str) and "." not in name:
+            return tuple(self.metastore.repair(check_name(name, what="database"), dry_run=dry_run))
+        parsed = self._plain_name(name)
+        return tuple(self.metastore.repair(parsed.database, parsed.table, dry_run=dry_run))
+
     def migrate(
         self,
         source: str | os.PathLike[str],
@@ -593,6 +618,13 @@ class Catalog(DefinitionVerbs):
                 view=str(name),
             )
         known = self.list_tables(name.database)
+        if name.table in known:
+            return NotFoundError(
+                f"there is no table '{name}': the catalog names it, and its files are not at "
+                f"'{self.metastore.root(name)}', as after a rename or a drop that did not finish. catalog.repair() "
+                "lets the catalog name what is there.",
+                table=str(name),
+            )
         hint = did_you_mean(name.table, known) if known else f"Database '{name.database}' has no tables yet."
         return NotFoundError(f"there is no table '{name}'. {hint}", table=str(name))
 

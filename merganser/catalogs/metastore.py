@@ -12,12 +12,36 @@ A metastore pickles, since tasks of Spark create tables.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
 from merganser.catalogs.definitions import Function, View
 from merganser.catalogs.names import TableName
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
+
+NO_ROW: Final = "files without a row"
+NO_FILES: Final = "a row without files"
+NO_DIRECTORY: Final = "no directory"
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Names and files of a catalog that did not fit, as a killed process leaves them.
+
+    Attributes:
+        name: of the table; of the database, if it has no directory.
+        problem: "files without a row": the catalog did not name a table whose files are there. "a row without files":
+            it named a table that is not there. "no directory": it names tables of a database that has no directory,
+            perhaps since the warehouse is another one.
+        path: where the files are or would be.
+        done: whether it is repaired: the table is named, or is named no longer.
+    """
+
+    name: str
+    problem: str
+    path: str
+    done: bool = False
 
 
 class Definitions(Protocol):
@@ -171,4 +195,15 @@ class Metastore(Protocol):
         Raises:
             AlreadyExistsError: there is something in the new directory now; nothing was changed.
             StorageError: says what was changed.
+        """
+
+    def repair(self, database: str | None = None, table: str | None = None, *, dry_run: bool = False) -> list[Repair]:
+        """Make names and files say the same; return where they did not.
+
+        Args:
+            database, table: one database or table; None: all.
+            dry_run: change nothing.
+
+        Raises:
+            UnsupportedError: somebody else has to do it.
         """

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from merganser.catalogs.definitions import name_of_view
+from merganser.catalogs.metastore import Repair
 from merganser.catalogs.names import TableName
 from merganser.catalogs.rest_client import RestClient
 from merganser.catalogs.rest_definitions import RestDefinitions
@@ -67,10 +68,12 @@ class RestGuard:
 
     Attributes:
         tables: by directory, the tables that this process has asked the server for.
+        lost: paths of schemas that the server was asked for, and whose reply was lost.
     """
 
     client: RestClient
     tables: dict[str, Named] = field(default_factory=dict, compare=False, repr=False)
+    lost: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def create(self, files: Storage, path: str, data: bytes) -> None:
         """Create a file, or have the server make the snapshot or schema that it would be."""
@@ -115,6 +118,8 @@ class RestGuard:
         store = SchemaStore(table.paths, Env(files, threads=1))
         path = table.paths.schema(wanted.id)
         if files.exists(path):
+            if path in self.lost and is_alike(store.load(wanted.id, fresh=True), wanted):
+                return
             raise AlreadyExistsError(f"cannot create '{path}': another writer made schema {wanted.id}.", path=path)
         changes = changes_between(store.load(wanted.id - 1), wanted, table.name)
         body = {"changes": changes, BASE_SCHEMA: wanted.id - 1}
@@ -124,6 +129,12 @@ class RestGuard:
             if files.exists(path):
                 raise
             raise ConflictError(error.message, table=table.name) from error
+        except StorageError as error:
+            if error.context.get("changed") is False:
+                raise
+            self.lost.add(path)  # this one may come late, so a schema like it is ours from now on
+            if not files.exists(path):
+                raise
         made = store.load(wanted.id, fresh=True)
         if not is_alike(made, wanted):
             raise ConflictError(
@@ -286,6 +297,13 @@ class RestMetastore:
     def rename_table(self, old: TableName, new: TableName) -> None:
         """Rename a table."""
         self.client.post("tables", "rename", body={"source": _identifier(old), "destination": _identifier(new)})
+
+    def repair(self, database: str | None = None, table: str | None = None, *, dry_run: bool = False) -> list[Repair]:
+        """Refuse: the server has the names."""
+        raise UnsupportedError(
+            f"cannot repair the catalog at '{self.client.uri}': the protocol of REST catalogs has no such request. "
+            "Nothing was changed. Open the catalog that the server serves, and repair that one."
+        )
 
     # inside
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -41,6 +42,9 @@ _BUSY_S: Final = 60
 _DEADLOCK: Final = 1213
 """What MySQL and MariaDB call it if they have undone a statement, since it and others waited for each other."""
 _DEADLOCKED: Final = Retries(attempts=20, first_wait_ms=2, growth=1.5, longest_wait_ms=100)
+
+_AGAIN: Final = Retries(attempts=4, first_wait_ms=50, growth=4, longest_wait_ms=1000)
+"""Of statements that say which tables there are, over a second: as long as a database takes to start again."""
 
 _metadata: Final = sa.MetaData()
 
@@ -181,12 +185,13 @@ class SqlDatabase:
         """Note a database; it is fine if it is noted."""
         for key, value in {_EXISTS: "true", _LOCATION: location}.items():
             row = {"catalog_key": self.key, "database_name": name, "property_key": key, "property_value": value}
-            self._insert(_DATABASES, row)
+            self._sure(partial(self._insert, _DATABASES, row), lambda: False)
 
     def remove_database(self, name: str) -> None:
         """Forget a database and all that it has."""
         for table in (_TABLES, _OPTIONS, VIEWS, FUNCTIONS, _DATABASES):
-            self._run(sa.delete(table).where(table.c.catalog_key == self.key, table.c.database_name == name))
+            one = sa.delete(table).where(table.c.catalog_key == self.key, table.c.database_name == name)
+            self._sure(partial(self._run, one), lambda: False)
 
     # tables
 
@@ -208,9 +213,11 @@ class SqlDatabase:
 
         Raises:
             AlreadyExistsError: the database has a table of the same name in other case, and takes them for one.
+            StorageError: see `_sure`.
         """
         row = {"catalog_key": self.key, "database_name": database, "table_name": table}
-        if not self._insert(_TABLES, row) and not self.has_table(database, table):
+        self._sure(lambda: self._insert(_TABLES, row), lambda: self.has_table(database, table))
+        if not self.has_table(database, table):
             raise AlreadyExistsError(
                 f"cannot create '{database}.{table}': the catalog at '{self}' has a table whose name differs in case "
                 "alone, and its database takes them for one. Choose another name.",
@@ -218,27 +225,31 @@ class SqlDatabase:
             )
 
     def remove_table(self, database: str, table: str) -> bool:
-        """Forget a table; return whether it was noted."""
-        removed = self._run(sa.delete(_TABLES).where(self._is(_TABLES, database, table)))
-        self._run(sa.delete(_OPTIONS).where(self._is(_OPTIONS, database, table)))
-        return removed > 0
+        """Forget a table; return whether it was noted. See `_sure` for errors."""
+        noted = self.has_table(database, table)
+        one = sa.delete(_TABLES).where(self._is(_TABLES, database, table))
+        self._sure(lambda: self._run(one), lambda: not self.has_table(database, table))
+        with contextlib.suppress(StorageError):  # for people alone, and a new table of this name replaces them
+            self._run(sa.delete(_OPTIONS).where(self._is(_OPTIONS, database, table)))
+        return noted
 
     def rename_table(self, old: tuple[str, str], new: tuple[str, str]) -> None:
         """Note another name of a table; it is fine if it is noted.
 
         Raises:
             AlreadyExistsError: there is a table of the new name.
+            StorageError: see `_sure`.
         """
         named = {"database_name": new[0], "table_name": new[1]}
-        for table in (_OPTIONS, _TABLES):
-            try:
-                self._run(sa.update(table).where(self._is(table, *old)).values(named))
-            except sa.exc.IntegrityError:
-                if table is _TABLES:
-                    raise AlreadyExistsError(
-                        f"cannot rename '{'.'.join(old)}': table '{'.'.join(new)}' already exists.",
-                        table=".".join(new),
-                    ) from None
+        with contextlib.suppress(StorageError, sa.exc.IntegrityError):  # for people alone
+            self._run(sa.update(_OPTIONS).where(self._is(_OPTIONS, *old)).values(named))
+        one = sa.update(_TABLES).where(self._is(_TABLES, *old)).values(named)
+        try:
+            self._sure(lambda: self._run(one), lambda: self.has_table(*new) and not self.has_table(*old))
+        except sa.exc.IntegrityError:
+            raise AlreadyExistsError(
+                f"cannot rename '{'.'.join(old)}': table '{'.'.join(new)}' already exists.", table=".".join(new)
+            ) from None
 
     def note_options(self, database: str, table: str, options: Mapping[str, str]) -> None:
         """Note the options of a table, in place of those that are noted. Values that do not fit are left out."""
@@ -317,6 +328,14 @@ class SqlDatabase:
             with contextlib.suppress(StorageError):  # what the block did is done, and the lease ends soon
                 self._run(sa.delete(_LOCKS).where(_is_of(held)))
 
+    @contextmanager
+    def locks(self, *names: tuple[str, str]) -> Iterator[None]:
+        """Hold the locks of names, taken in their order as other engines do, so that nobody waits for each other."""
+        with contextlib.ExitStack() as held:
+            for name in sorted(set(names), key="\0".join):
+                held.enter_context(self.lock(*name))
+            yield
+
     def _acquire(self, name: str) -> _Held:
         age_s: sa.ColumnElement[int] = sa.literal_column(_AGE_S[self.url.get_backend_name()])
         waits = Retries(attempts=1 << 20, first_wait_ms=4, growth=1.3, longest_wait_ms=100, deadline_s=self.wait_s)
@@ -351,6 +370,26 @@ class SqlDatabase:
     def _is(self, rows: sa.Table, database: str, table: str) -> sa.ColumnElement[bool]:
         return sa.and_(rows.c.catalog_key == self.key, rows.c.database_name == database, rows.c.table_name == table)
 
+    def _sure(self, run: Callable[[], Any], is_done: Callable[[], bool]) -> None:
+        """Run a statement that may be repeated. If the database fails, look whether it is done, and run it again.
+
+        Raises:
+            StorageError: the database failed every time. Its context has `changed` = False if nothing was changed, as
+                the database says since; else that is unknown.
+        """
+        for attempt in _AGAIN.each():
+            try:
+                run()
+                return
+            except StorageError as error:
+                known: dict[str, bool] = {}
+                with contextlib.suppress(StorageError):
+                    if is_done():
+                        return
+                    known = {"changed": False}
+                if attempt.is_last:
+                    raise StorageError(error.message, path=str(self), **known) from error
+
     def _insert(self, table: sa.Table, row: Mapping[str, Any]) -> bool:
         """Insert a row; return whether it was not there."""
         try:
@@ -383,7 +422,7 @@ class SqlDatabase:
         except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
             reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
             raise StorageError(
-                f"cannot {verb} the catalog database '{self}': {reason}. Files of tables are as they were.",
+                f"cannot {verb} the catalog database '{self}': {reason}.",
                 path=str(self),
             ) from error
 

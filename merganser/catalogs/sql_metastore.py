@@ -16,16 +16,25 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from merganser.catalogs.definitions import Function, View, function_of, name_of_view, view_of
 from merganser.catalogs.filesystem import FileSystem
+from merganser.catalogs.metastore import NO_DIRECTORY, NO_FILES, NO_ROW, Repair
 from merganser.catalogs.names import TableName
 from merganser.catalogs.sql_database import FUNCTIONS, VIEWS, SqlDatabase
-from merganser.errors import AlreadyExistsError, MerganserError, NotFoundError
+from merganser.errors import (
+    AlreadyExistsError,
+    CommitUnknownError,
+    ConflictError,
+    MerganserError,
+    NotFoundError,
+    StorageError,
+)
 from merganser.meta.schemas import SchemaStore
+from merganser.scan.rows import counted
 from merganser.schema.table_schema import TableSchema, from_json
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
@@ -138,9 +147,8 @@ class SqlMetastore:
         if self.files.has_table(name):
             raise AlreadyExistsError(
                 f"cannot create table '{name}': the catalog at '{self.rows}' has no such table, and files of one are "
-                f"at '{self.root(name)}'. Nothing was changed. catalog.drop_table('{name}') removes them for good. "
-                "To keep the rows, clone them to another name first, by that path: "
-                "catalog.clone(merganser.table(path), name).",
+                f"at '{self.root(name)}'. Nothing was changed. catalog.repair('{name}') makes them the table, and "
+                f"catalog.drop_table('{name}') removes them for good.",
                 table=str(name),
                 path=self.root(name),
             )
@@ -151,34 +159,129 @@ class SqlMetastore:
         made = self.files.create_table(name, schema)
         try:
             self._add(name)
-        except AlreadyExistsError:
+        except (AlreadyExistsError, ConflictError):
             self.files.drop_table(name)
             raise
+        except StorageError as error:
+            if error.context.get("changed") is False:
+                self.files.drop_table(name)
+                raise StorageError(
+                    f"cannot create table '{name}': {error.message} Nothing was changed.",
+                    table=str(name),
+                    changed=False,
+                ) from error
+            raise self._unknown(name, f"table '{name}' was created", error) from error
         return made
 
     def add_table(self, name: TableName) -> None:
         """Note a table whose files were moved to its directory."""
-        self._add(name)
-        newest = SchemaStore(TablePaths(self.root(name)), self.env).latest()
-        if newest is not None:
-            self.rows.note_options(name.database, name.table, _properties(newest))
+        try:
+            self._add(name)
+        except StorageError as error:
+            raise self._unknown(name, f"the catalog has table '{name}'", error) from error
+        self._note_options(name)
 
     def drop_table(self, name: TableName) -> bool:
         """Remove a table and its files, or files without a row."""
-        noted = self.rows.remove_table(name.database, name.table)
-        return self.files.drop_table(name) or noted
+        with self.rows.lock(name.database, name.table):
+            try:
+                noted = self.rows.remove_table(name.database, name.table)
+            except StorageError as error:
+                if error.context.get("changed") is False:
+                    raise StorageError(
+                        f"cannot drop table '{name}': {error.message} Nothing was changed.",
+                        table=str(name),
+                        changed=False,
+                    ) from error
+                raise CommitUnknownError(
+                    f"cannot tell whether table '{name}' was dropped: {error.message} Its files are there. Drop it "
+                    f"again, or keep it: catalog.repair('{name}').",
+                    table=str(name),
+                ) from error
+            return self.files.drop_table(name) or noted
 
     def rename_table(self, old: TableName, new: TableName) -> None:
         """Rename a table and its directory."""
-        with self.rows.lock(new.database, new.table):
+        with self.rows.locks((old.database, old.table), (new.database, new.table)):
             self._check_no_view(new)
             self.files.rename_table(old, new)
-            self.rows.rename_table((old.database, old.table), (new.database, new.table))
+            try:
+                self.rows.rename_table((old.database, old.table), (new.database, new.table))
+            except (AlreadyExistsError, StorageError) as error:
+                is_known = isinstance(error, AlreadyExistsError) or error.context.get("changed") is False
+                if not is_known:
+                    raise self._unknown(new, f"'{old}' was renamed to '{new}'", error) from error
+                try:
+                    self.files.rename_table(new, old)
+                except MerganserError:
+                    raise self._unknown(new, f"'{old}' was renamed to '{new}'", error) from error
+                if isinstance(error, AlreadyExistsError):
+                    raise
+                raise StorageError(
+                    f"cannot rename '{old}' to '{new}': {error.message} Nothing was changed.",
+                    table=str(old),
+                    changed=False,
+                ) from error
+
+    def repair(self, database: str | None = None, table: str | None = None, *, dry_run: bool = False) -> list[Repair]:
+        """Make rows and files say the same: files of a table get a row, and a row without files goes.
+
+        Args:
+            database, table: one database or table; None: all.
+            dry_run: change nothing.
+        """
+        found: list[Repair] = []
+        for each in sorted({*self.rows.databases(), *self.files.databases()}) if database is None else [database]:
+            if self.files.has_database(each):
+                noted, there = set(self.rows.tables(each)), set(self.files.tables(each))
+                names = sorted(noted ^ there) if table is None else [table]
+                found += filter(None, (self._repaired(TableName(each, name), dry_run) for name in names))
+            elif tables := self.rows.tables(each):  # perhaps another warehouse: the rows stay
+                found.append(Repair(each, NO_DIRECTORY, f"{self.files.directory(each)}, {counted(len(tables), 'row')}"))
+        return found
+
+    def _repaired(self, name: TableName, dry_run: bool) -> Repair | None:
+        """Look at one table under its lock, and repair it; None: its row and its files fit."""
+        with self.rows.lock(name.database, name.table):
+            noted, there = self.has_table(name), self.files.has_table(name)
+            if noted == there:
+                return None
+            found = Repair(str(name), NO_ROW if there else NO_FILES, self.root(name))
+            if dry_run:
+                return found
+            if there:
+                self._check_no_view(name)
+                if not self.rows.has_database(name.database):
+                    self.rows.add_database(name.database, self.files.directory(name.database))
+                self.rows.add_table(name.database, name.table)
+            else:
+                self.rows.remove_table(name.database, name.table)
+        if there:
+            self._note_options(name)
+        return replace(found, done=True)
 
     def _add(self, name: TableName) -> None:
         with self.rows.lock(name.database, name.table):
-            self._check_no_view(name)
+            try:
+                self._check_no_view(name)
+            except StorageError as error:  # a look changes nothing
+                raise StorageError(error.message, path=str(self.rows), changed=False) from error
             self.rows.add_table(name.database, name.table)
+
+    def _note_options(self, name: TableName) -> None:
+        newest = SchemaStore(TablePaths(self.root(name)), self.env).latest()
+        if newest is not None:
+            with contextlib.suppress(StorageError):  # for people alone
+                self.rows.note_options(name.database, name.table, _properties(newest))
+
+    def _unknown(self, name: TableName, what: str, error: MerganserError) -> CommitUnknownError:
+        return CommitUnknownError(
+            f"cannot tell whether {what}: {error.message} Its files are at '{self.root(name)}'. When the database "
+            "answers again, call catalog.repair(): it lets the catalog name the tables whose files are there, and no "
+            "others.",
+            table=str(name),
+            path=self.root(name),
+        )
 
     def _check_no_view(self, name: TableName) -> None:
         if self.rows.object(VIEWS, name.database, name.table) is not None:
@@ -227,7 +330,7 @@ class SqlDefinitions:
 
     def rename_view(self, old: TableName, new: TableName) -> None:
         """Rename a view."""
-        with self._locks(old, new):
+        with self.rows.locks((old.database, old.table), (new.database, new.table)):
             self._check_no_table((new.database, new.table), f"cannot rename view '{old}' to '{new}'")
             renamed = self.rows.rename_object(VIEWS, (old.database, old.table), (new.database, new.table))
         if renamed is None:
@@ -284,15 +387,6 @@ class SqlDefinitions:
                 f"{what}: there is a table '{full}', and tables and views share their names. Choose another name.",
                 table=full,
             )
-
-    @contextlib.contextmanager
-    def _locks(self, *names: TableName) -> Iterator[None]:
-        """Hold the locks of names, taken in their order as other engines do, so that nobody waits for each other."""
-        ordered = sorted({(name.database, name.table) for name in names}, key="\0".join)
-        with contextlib.ExitStack() as held:
-            for name in ordered:
-                held.enter_context(self.rows.lock(*name))
-            yield
 
 
 def _no_check() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any, Final
@@ -369,8 +369,23 @@ def _clear_consumers(state: State, engine: Engine, given: Given) -> Result:
 
 
 def _repair(state: State, engine: Engine, given: Given) -> Result:
-    table_named(state, given).repair()
+    if "table" not in given:
+        return _repaired(state.catalog.repair())
+    try:
+        table = table_named(state, given)
+    except NotFoundError as error:  # a database, or a table that the catalog does not name
+        name = [part.strip().strip("`") for part in given["table"].split(".")][-2:]
+        found = state.catalog.repair(".".join(name))
+        if not found and (len(name) > 1 or name[0] not in state.catalog.list_databases()):
+            raise error from None
+        return _repaired(found)
+    table.repair()
     return _done()
+
+
+def _repaired(found: Sequence[Any]) -> Result:
+    rows = [[each.name, each.problem, each.path, each.done] for each in found]
+    return rows_of(["name", "problem", "path", "done"], rows, [pa.string(), pa.string(), pa.string(), pa.bool_()])
 
 
 def _erase(state: State, engine: Engine, given: Given) -> Result:
@@ -456,7 +471,12 @@ PROCEDURES: Final[dict[str, Procedure]] = {
         consumerid="consumer_id", nextsnapshotid="next_snapshot", next_snapshot_id="next_snapshot",
     ),
     "clear_consumers": _of("table", 1, _clear_consumers, "remove all consumers"),
-    "repair": _of("table", 1, _repair, "write hints and indexes again that were lost"),
+    "repair": _of(
+        "table", 0, _repair,
+        "write hints and indexes of a table again that were lost; let an SQL catalog name the tables that are there: "
+        "all, those of a database, or one",
+        database_or_table="table",
+    ),
     "check": _of("table quick", 1, _check, "look for damage"),
     "erase": _of("table where everywhere", 2, _erase, "delete rows and make sure that no file holds them"),
     "clone": _of("table target_table", 2, _clone, "copy the newest state of a table"),
