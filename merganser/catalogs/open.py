@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +25,7 @@ from merganser.options.option import Options
 from merganser.options.registry import did_you_mean
 from merganser.storage.env import Env
 from merganser.storage.guarded import GuardedStorage
+from merganser.storage.local import LocalStorage
 from merganser.storage.object_store import ObjectStorage
 from merganser.storage.open import storage_for
 from merganser.storage.protocol import Storage
@@ -169,7 +171,7 @@ def _of_rest(text: str, given: Options, env: Callable[[Storage], Env], what: str
         sign_of(provider)
     address = uri.rstrip("/") if uri.startswith(_HTTP) else f"http://{uri.rstrip('/')}"
     signer = signer_of(given, address, what) if provider == DLF else None
-    client = RestClient(address, provider, token, _headers(given), signer=signer)
+    client = RestClient(address, provider, token, _headers(given), signer=signer, ca_file=_ca_file(given, what))
     config = client.ask("GET", "/v1/config", {"warehouse": warehouse})
     server = {key: str(value) for key, value in (config.get("overrides") or {}).items()}
     defaults = {key: str(value) for key, value in (config.get("defaults") or {}).items()}
@@ -182,6 +184,20 @@ def _of_rest(text: str, given: Options, env: Callable[[Storage], Env], what: str
     made = env(GuardedStorage(storage, guard))
     tokens = merged.get(c.DATA_TOKEN)
     return RestMetastore(client, guard, place if location else address, made, merged, tokens)
+
+
+def _ca_file(options: Options, what: str) -> str | None:
+    """Return the file of the certificates that a server has to prove itself by."""
+    asked = options.get(c.TLS_CA)
+    if asked is None:
+        return None
+    path = os.path.abspath(os.path.expanduser(asked))
+    if not LocalStorage().exists(path):
+        raise InvalidInputError(
+            f"{what}: the option '{c.TLS_CA.key}' is '{asked}', and there is no such file. Nothing was opened.",
+            option=c.TLS_CA.key,
+        )
+    return path
 
 
 def _headers(options: Options) -> tuple[tuple[str, str], ...]:

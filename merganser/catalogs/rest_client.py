@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
+import ssl
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -60,6 +62,7 @@ class RestClient:
         provider: who signs requests: "bear", "dlf", `module:function`, or the name of an entry point.
         token: what "bear" sends.
         signer: of "dlf".
+        ca_file: certificates that the server has to prove itself by; None: those of this machine.
         headers: more headers of each request.
         prefix: what all paths begin with, as the server says.
     """
@@ -70,6 +73,7 @@ class RestClient:
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     prefix: str = ""
     signer: DlfSigner | None = None
+    ca_file: str | None = None
 
     def get(self, *path: str, **query: str) -> Any:
         """Return the JSON of a resource; see `ask` for errors.
@@ -124,6 +128,8 @@ class RestClient:
                         self.signer.forget()
                     reply = self._sent(method, path, query, data)
             except requests.RequestException as error:
+                if _is_untrusted(error):
+                    raise self._untrusted(error) from None
                 begun = method == "POST" and not _is_unsent(error)
                 if begun or attempt.is_last:
                     self._raise_lost(error, unknown=begun)
@@ -145,7 +151,14 @@ class RestClient:
         elif self.provider is not None:
             headers.update(sign_of(self.provider)(method, path, query, data))
         return _session().request(
-            method, self.uri + path, params=dict(query), data=data, headers=headers, timeout=_TIMEOUT_S, auth=_as_it_is
+            method,
+            self.uri + path,
+            params=dict(query),
+            data=data,
+            headers=headers,
+            timeout=_TIMEOUT_S,
+            auth=_as_it_is,
+            verify=self.ca_file,
         )
 
     def _read(self, reply: requests.Response, method: str, path: str) -> Any:
@@ -175,6 +188,15 @@ class RestClient:
         raise StorageError(
             f"{what}: {told or 'its reply is not JSON'}. Look into the log of the server.",
             **({"changed": False} if status == 429 else {}),
+        )
+
+    def _untrusted(self, error: requests.RequestException) -> StorageError:
+        """Return the error of a server that does not prove who it is, or of a file that holds no certificates."""
+        why = found[1] if (found := re.search(r"certificate verify failed: ([^(]*)", str(error))) else "no certificates"
+        return StorageError(
+            f"the catalog at '{self.uri}' is not trusted: {why.strip()}. Nothing was sent. Set the option "
+            "'tls.ca-file' to a file with the certificate of its authority, and ask it by the name in its certificate.",
+            changed=False,
         )
 
     def _raise_lost(self, error: requests.RequestException, *, unknown: bool) -> NoReturn:
@@ -227,6 +249,15 @@ def sign_of(provider: str) -> Sign:
             f"'dlf', module:function, or the name of an entry point of '{GROUP}'.",
             option="token.provider",
         ) from error
+
+
+def _is_untrusted(error: requests.RequestException) -> bool:
+    """Return whether there was no connection, since the certificate of the server is not one that is trusted."""
+    reason: Any = getattr(error.args[0], "reason", None) if error.args else None
+    cause = reason.args[0] if isinstance(reason, urllib3.exceptions.SSLError) and reason.args else reason
+    return isinstance(error, requests.exceptions.SSLError) and (
+        isinstance(cause, ssl.SSLCertVerificationError) or "PEM" in str(cause) or "NO_CERTIFICATE" in str(cause)
+    )
 
 
 def _is_unsent(error: requests.RequestException) -> bool:

@@ -112,6 +112,11 @@ def serve_catalog(
             help="Function that gives clients keys of the store, by table.",
         ),
     ] = None,
+    tls_cert: Annotated[
+        str | None,
+        typer.Option("--tls-cert", metavar="FILE", help="Encrypt connections: certificate of the server, as PEM."),
+    ] = None,
+    tls_key: Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="Its private key, as PEM.")] = None,
     requests: Requests = 256,
     connections: Connections = 4096,
     stop_within: StopWithin = 10.0,
@@ -138,6 +143,8 @@ def serve_catalog(
             "cannot serve: there is a token for clients that read, and none for those that write. Give one with "
             f"--token-file or in the variable {TOKEN_VARIABLE}."
         )
+    if (tls_cert is None) != (tls_key is None):
+        raise InvalidInputError("cannot serve: of --tls-cert and --tls-key one is missing. Give both, or none.")
     tokens = None if data_tokens is None else _function(data_tokens, "--data-tokens")
     catalog = catalog_of(warehouse, store)
     limits = Limits(requests=requests, connections=connections, body_bytes=BODY_BYTES)
@@ -148,6 +155,7 @@ def serve_catalog(
         port=port,
         token=token,
         read_token=read_token,
+        certificate=None if tls_cert is None or tls_key is None else (tls_cert, tls_key),
         changes=token is not None,
         stop_seconds=stop_within,
         started=lambda address: print(f"serving the catalog '{name}' ({catalog.warehouse}) at {address}", flush=True),

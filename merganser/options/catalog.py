@@ -113,6 +113,14 @@ DATA_TOKEN: Final = Option(
     "Ask a REST server for keys of the store, by table. The server says it.",
     noun=CATALOG,
 )
+TLS_CA: Final = Option[str | None](
+    "tls.ca-file",
+    TEXT,
+    None,
+    "File with the certificates, as PEM, that a REST server has to prove itself by. Default: REQUESTS_CA_BUNDLE, or "
+    "those of public authorities.",
+    noun=CATALOG,
+)
 PREFIX: Final = Option[str | None](
     "prefix", TEXT, None, "What paths of a REST server begin with. Default: what the server says.", noun=CATALOG
 )
@@ -215,6 +223,7 @@ OPTIONS: Final[tuple[Option[Any], ...]] = (
     DLF_ECS_ROLE,
     DLF_ALGORITHM,
     DATA_TOKEN,
+    TLS_CA,
     PREFIX,
     CATALOG_KEY,
     JDBC_USER,

@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -46,6 +47,7 @@ def serve(
     stop_seconds: float,
     started: Callable[[str], None],
     read_token: str | None = None,
+    certificate: tuple[str, str] | None = None,
 ) -> int:
     """Serve what a service offers until SIGINT or SIGTERM.
 
@@ -59,17 +61,20 @@ def serve(
         stop_seconds: how long requests in work may take at the end.
         started: called with the address once connections are accepted.
         read_token: another token, of clients that only read.
+        certificate: files with the chain and with the private key, as PEM; None: connections are not encrypted.
 
     Returns:
         How many requests the store did not answer until the end: their threads cannot be stopped.
 
     Raises:
-        InvalidInputError: the token is too short, or missing where it is needed.
+        InvalidInputError: the token is too short, or missing where it is needed; or the certificate is none.
         StorageError: the address is in use, or is not one of this machine.
     """
     _check(host, token, changes=changes)
     if read_token is not None:
         _check(host, read_token, changes=False)
+    if certificate is not None:
+        _check_certificate(*certificate)
     listening = _listen(host, port)
     shown = f"[{host}]" if ":" in host else host
     hosts = frozenset({*_LOCAL, shown.lower()}) if token is None else None
@@ -89,12 +94,15 @@ def serve(
         server_header=False,
         date_header=False,
         proxy_headers=False,
+        ssl_certfile=None if certificate is None else certificate[0],
+        ssl_keyfile=None if certificate is None else certificate[1],
         timeout_keep_alive=75,
         timeout_graceful_shutdown=max(1, round(stop_seconds)),
     )
     gc.collect()
     gc.freeze()  # else Python would walk over all modules again and again, for tens of milliseconds each time
-    server = _Server(config, service, lambda: started(f"http://{shown}:{listening.getsockname()[1]}"))
+    scheme = "http" if certificate is None else "https"
+    server = _Server(config, service, lambda: started(f"{scheme}://{shown}:{listening.getsockname()[1]}"))
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(server.serve([listening]))
     return service.close()
@@ -128,6 +136,17 @@ def _check(host: str, token: str | None, *, changes: bool) -> None:
             "cannot let clients change anything without a token: any program of this machine could. Give a token with "
             "--token-file or in the variable MERGANSER_TOKEN."
         )
+
+
+def _check_certificate(chain: str, key: str) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(chain, key, password=lambda: "")
+    except (OSError, ValueError) as error:  # those of OpenSSL are OSErrors
+        reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        raise InvalidInputError(
+            f"cannot serve with the certificate in '{chain}' and the key in '{key}': {reason}. Give PEM files: the "
+            "certificate with those that signed it, and its private key without a password."
+        ) from None
 
 
 def _listen(host: str, port: int) -> socket.socket:

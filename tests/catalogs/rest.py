@@ -33,7 +33,8 @@ class Server(Serving):
     def catalog(self, port: int | None = None, **options: str) -> mg.Catalog:
         """Return the catalog as a client has it."""
         asked = {"warehouse": "warehouse", "token.provider": "bear", "token": TOKEN, "local.sync": "false", **options}
-        return mg.catalog(f"http://127.0.0.1:{port or self.port}", options=asked)
+        scheme = "https" if "tls.ca-file" in options else "http"
+        return mg.catalog(f"{scheme}://127.0.0.1:{port or self.port}", options=asked)
 
     def files(self) -> mg.Catalog:
         """Return the same catalog without a server."""

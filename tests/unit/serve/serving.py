@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -73,7 +74,7 @@ class Serving:
             )
         assert self.process.stdout is not None
         told = self.process.stdout.readline()
-        assert " at http://" in f" {told}", self.log.read_text()
+        assert re.search(r"(^| )at https?://", told), self.log.read_text()
         self.port = int(told.strip().rpartition(":")[2])
 
     def connect(self) -> http.client.HTTPConnection:
