@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import time
 from collections.abc import Callable, Iterator
@@ -16,38 +15,11 @@ import merganser as mg
 from merganser import errors as e
 from merganser.catalogs import rest_tokens
 from merganser.storage.object_store import ObjectStorage
-from tests.catalogs.data_tokens import VARIABLE
 from tests.catalogs.rest import Answer, Proxy, Server
-from tests.s3_server import Bucket, keys_of, new_bucket
+from tests.catalogs.token_shop import Shop
+from tests.s3_server import new_bucket
 
 pytestmark = [pytest.mark.xdist_group("serve"), pytest.mark.s3]
-FUNCTION = "tests.catalogs.data_tokens:of_table"
-FAR_MS = 4_000_000_000_000
-
-
-class Shop:
-    """A server whose warehouse is in a bucket that takes only keys that expire."""
-
-    def __init__(self, folder: Path, endpoint: str, seconds: float, name: str = "a", **more: Any) -> None:
-        (folder / name).mkdir()
-        self.folder = folder / name
-        self.bucket: Bucket = new_bucket(endpoint, keyed=True)
-        self.log = self.folder / "tokens.log"
-        self.log.touch()
-        self.asked = {"seconds": seconds, "log": str(self.log), "options": self.bucket.options}
-        self.set = {**self.bucket.options, **keys_of(self.bucket.root, FAR_MS)}
-        stores = [part for key, text in self.set.items() for part in ("--store", f"{key}={text}")]
-        self.server = Server(self.folder, f"{self.bucket.root}/warehouse", [*stores, "--data-tokens", FUNCTION], **more)
-        self.proxy = Proxy(self.server.port)
-
-    def catalog(self, **options: str) -> mg.Catalog:
-        return self.server.catalog(self.proxy.port, **options)
-
-    def files(self) -> mg.Catalog:
-        return mg.catalog(f"{self.bucket.root}/warehouse", options=self.set)
-
-    def tokens(self) -> list[str]:
-        return self.log.read_text().split("\n")[:-1]
 
 
 @pytest.fixture
@@ -55,17 +27,12 @@ def shop_of(tmp_path: Path, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -
     made: list[Shop] = []
 
     def start(seconds: float, name: str = "a", **more: Any) -> Shop:
-        log = tmp_path / name / "tokens.log"
-        options = {"s3.endpoint": s3_endpoint, "s3.region": "us-east-1"}
-        asked = {"seconds": seconds, "log": str(log), "options": options}
-        monkeypatch.setenv(VARIABLE, json.dumps(asked))
-        made.append(Shop(tmp_path, s3_endpoint, seconds, name, **more))
+        made.append(Shop(tmp_path / name, s3_endpoint, seconds, monkeypatch, **more))
         return made[-1]
 
     yield start
     for each in made:
-        each.proxy.close()
-        assert each.server.stop() == 0
+        each.stop()
 
 
 def ids(table: Any) -> list[int]:
