@@ -73,6 +73,8 @@ _REST_S: Final = 10.0
 timeout."""
 _REST_MAX_MS: Final = 500.0
 """Maximum wait in milliseconds before a fenced process starts a new producer."""
+_OPEN_MS: Final = 20.0
+"""Wait in milliseconds before it is asked again whether a transaction is open."""
 _PROBE: Final = 16
 """Offsets before the end of a partition that are searched first for its last record."""
 _WIDER: Final = 8
@@ -305,6 +307,7 @@ class _TableLog:
         )
         partitions = self._counted(table, producer)
         producer.init_transactions(_SEND_S)
+        _await_end_of_transactions(table, env, self._topic, partitions)
         self._through = _through(table, env, self._topic, partitions)
         self._published = 0 if self._through is None else self._through.id
         # At last: a producer is one that knows what the log has. Else a begin that was interrupted sends all again.
@@ -667,6 +670,29 @@ def last_marks(
         StorageError: the broker does not answer.
     """
     return _searched(table, topic, partitions, wanted)[0]
+
+
+def _await_end_of_transactions(table: TableDef, env: Env, topic: str, partitions: int) -> None:
+    """Wait until no transaction is open in the topic.
+
+    A new producer ends that of the one before. If the broker restarts at this moment, records of a transaction that is
+    committed may still be hidden: whoever looks for the last mark then would send a snapshot again that is there.
+
+    Raises:
+        KafkaException: one is still open after `_SEND_S`.
+    """
+    every, committed = (_reading(table, topic, level) for level in ("read_uncommitted", "read_committed"))
+    try:
+        until = time.monotonic() + _SEND_S
+        for part in (kafka.TopicPartition(topic, number) for number in range(partitions)):
+            _, end = every.get_watermark_offsets(part, TIMEOUT_S)
+            while committed.get_watermark_offsets(part, TIMEOUT_S)[1] < end:
+                if time.monotonic() > until:
+                    raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT))
+                env.sleep_ms(_OPEN_MS)
+    finally:
+        every.close()
+        committed.close()
 
 
 def _through(table: TableDef, env: Env, topic: str, partitions: int) -> Snapshot | None:

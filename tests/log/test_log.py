@@ -34,6 +34,7 @@ from merganser.log import commit_log, topics
 from merganser.log import kafka as log_kafka
 from merganser.log.mark import CONTROL_KEY, HEADER, SEQUENCE_HEADER, Mark
 from merganser.log.tail import LogTail
+from merganser.storage.env import Env
 from merganser.stream.follow import TableStream
 from tests.log.broker import Broker, client_threads, running
 from tests.unit.serve.serving import TOKEN, Serving
@@ -741,6 +742,30 @@ def test_a_producer_that_is_fenced_while_it_sends_begins_again_as_often_as_other
     assert [record["snapshot"] for record in _records(table) if record["mark"].get("ends") and record["part"] == 0] == [
         1, 2,
     ]  # fmt: skip
+
+
+def test_a_new_producer_waits_until_no_transaction_hides_records(warehouse: mg.Catalog, broker: Broker) -> None:
+    """Such as that of the producer before, if the broker restarts while it is being ended."""
+    table = _table(warehouse, broker, bucket="1")
+    table.write([{"k": 1, "v": "a"}])
+    other = kafka.Producer({"bootstrap.servers": broker.address, "transactional.id": secrets.token_hex(4)})
+    other.init_transactions(10)
+    other.begin_transaction()
+    other.produce(table.options["kafka.topic"], b"", CONTROL_KEY, 0)
+    other.flush(10)
+    commit_log._logs.clear()
+    waits, asked = Env.sleep_ms, list[float]()
+
+    def sleep_ms(self: Env, duration_ms: float) -> None:
+        asked.append(duration_ms)
+        if len(asked) == 3:
+            other.abort_transaction(10)
+        waits(self, duration_ms)
+
+    with patch.object(Env, "sleep_ms", sleep_ms):
+        table.write([{"k": 1, "v": "b"}])
+    assert len(asked) >= 3
+    assert [record["snapshot"] for record in _records(table)] == [1, 2]
 
 
 def test_a_begin_that_was_interrupted_does_not_make_the_next_commit_send_all_again(
