@@ -60,6 +60,7 @@ def _sorted(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=repr)
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize(
     ("key", "options", "heard"),
     [

@@ -177,6 +177,7 @@ def _forget_commit(checkpoint: Path, batch: int) -> None:
 UNSENT = "__debezium_unavailable_value"
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize(
     ("road", "options"),
     [("write", {}), ("stream", {"bucket": "2"}), ("feed", {"bucket": "2"}), ("feed stream", {})],

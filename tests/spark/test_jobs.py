@@ -134,6 +134,7 @@ ABORTED = "Job aborted\n...\nmerganser.errors.StorageError: cannot write 'x': fu
 CONNECT = "[PYTHON_EXCEPTION] boom: merganser.errors.FormatError: cannot read 'y'\nSQLSTATE: 38000"
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize(
     ("text", "kind", "message"),
     [

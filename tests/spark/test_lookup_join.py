@@ -40,6 +40,7 @@ def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
     return sorted(map(tuple, frame.collect()), key=str)
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("how", ["left", "inner"])
 def test_rows_are_those_of_a_join_by_spark(spark: SparkSession, users: mg.Table, how: str, shuffle: bool) -> None:
@@ -162,6 +163,7 @@ def test_a_micro_batch_sees_one_snapshot_and_the_next_one_what_was_committed_sin
     assert seen[:3] == [{"before"}, {"batch 0"}, {"batch 1"}]
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -183,6 +185,7 @@ def test_what_does_not_fit_is_refused_before_anything_runs(
         ms.lookup_join(frame, users, **arguments)
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize(
     ("columns", "message"),
     [

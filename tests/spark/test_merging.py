@@ -316,6 +316,7 @@ def test_columns_of_all_types_join_and_are_carried(spark: SparkSession, catalog:
     assert [row["l"] for row in rows] == [[1, None], [1, None], None, [1, None], [1, None]]
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full", "left_anti"])
 def test_no_large_side_of_a_join_goes_through_the_driver(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, how: str

@@ -120,6 +120,7 @@ def test_text_of_a_time_is_in_the_zone_of_the_session(session: SparkSession, tim
 ODD = ["a.b", "c`d", "e f", "Grün", "1st"]
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("through", ["arrow", "files", "collect", "source"])
 def test_columns_may_have_any_name(through: str, spark: SparkSession, catalog: mg.Catalog) -> None:
     schema = dict.fromkeys(ODD, "INT")
@@ -209,6 +210,7 @@ def _deep_table(catalog: mg.Catalog, *, evolves: bool = False) -> mg.Table:
     return catalog.create_table("shop.deep", schema, ["id"], options=options)
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("through", [*_WRITES, "merge in tasks"])
 def test_fields_inside_values_count_in_any_case(
     through: str, session: SparkSession, catalog: mg.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -224,6 +226,7 @@ def test_fields_inside_values_count_in_any_case(
     ]
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("through", _WRITES)
 def test_fields_that_differ_in_case_alone_are_refused(
     through: str, session: SparkSession, catalog: mg.Catalog, tmp_path: Path
@@ -244,6 +247,7 @@ def test_a_variant_may_be_inside_a_struct_in_another_case(spark: SparkSession, c
     assert table.read().to_pylist() == [{"s": {"v": {"value": b"\x0c\x01", "metadata": b"\x01\0\0"}}}]
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("through", ["arrow", "source", "stream", "source stream"])
 def test_new_fields_come_beside_fields_in_another_case(
     through: str, session: SparkSession, catalog: mg.Catalog, tmp_path: Path
@@ -258,6 +262,7 @@ def test_new_fields_come_beside_fields_in_another_case(
     assert catalog.table("shop.deep").read(where="id = 1").to_pylist() == [row]
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("through", ["arrow", "source", "stream", "source stream", "merge"])
 def test_fields_inside_values_count_in_their_case_if_the_session_says_so(
     through: str, session: SparkSession, catalog: mg.Catalog, tmp_path: Path

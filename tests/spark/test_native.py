@@ -278,6 +278,7 @@ def test_files_that_names_do_not_tell_apart(
     assert native.whole
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("prefix", ["a b", "ä", "a%20b", "a#b"])
 def test_files_with_odd_names(native: Native, catalog: mg.Catalog, prefix: str) -> None:
     updated(catalog, 1000, **{"data-file.prefix": f"{prefix}-"})
@@ -331,6 +332,7 @@ def test_nan_that_statistics_leave_out(native: Native, catalog: mg.Catalog, kind
     assert repr(native.arrow("SELECT max(x) AS x FROM t").to_pydict()) == "{'x': [nan]}"
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("kind", ["TIMESTAMP(3)", "TIMESTAMP_LTZ(3)", "TIMESTAMP(6)", "TIMESTAMP_LTZ(6)"])
 def test_times_between_two_milliseconds(native: Native, catalog: mg.Catalog, kind: str) -> None:
     table = catalog.create_table("default.t", {"k": "INT", "x": kind})

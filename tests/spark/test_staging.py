@@ -148,6 +148,7 @@ def test_every_type_arrives_as_it_does_without_files_whatever_the_session_says(
     assert found[0] == found[1]
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize(
     "kind", ["interval day to second", "interval year to month", "array<date>", "struct<t:timestamp>", "void"]
 )

@@ -251,6 +251,7 @@ WHOLE = "id long, state string, amount decimal(10,2)"
 PART = {"kinds": "op", "columns": ["id", "state"]}
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize(
     ("values", "schema", "arguments", "message"),
     [
@@ -379,6 +380,7 @@ def test_rows_that_are_no_frame_of_spark_are_refused(spark: SparkSession, orders
         ms.write(orders.read().to_pandas(), orders)
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize(
     "call",
     [
