@@ -228,12 +228,19 @@ class DefinitionVerbs:
         _check_how(what, replace=replace, if_not_exists=if_not_exists, deterministic=deterministic)
         if if_not_exists and (found := held.function(parsed)) is not None:
             return found
+        parameters = _parameters(inputs, str(parsed))
+        names = [field.name.lower() for field in parameters or ()]
+        if twice := next((name for i, name in enumerate(names) if name in names[:i]), None):
+            raise InvalidInputError(
+                f"{what}: it has two parameters '{twice}'. Nothing was changed. Give one of them another name.",
+                function=str(parsed),
+            )
         given = {SPARK: definition} if isinstance(definition, str) else definition
         if not isinstance(given, Mapping):
             raise InvalidInputError(f"{what}: the definition is {a_type(definition)}. Give text, or texts by dialect.")
         made = Function(
             str(parsed),
-            _parameters(inputs, str(parsed)),
+            parameters,
             None if returns is None else _returned(returns, parsed.table),
             {dialect: definition_of(each, str(parsed)) for dialect, each in given.items()},
             deterministic,

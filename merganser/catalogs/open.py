@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from merganser.catalogs.filesystem import FileSystem
 from merganser.catalogs.metastore import Metastore
@@ -84,6 +84,8 @@ def _of_sql(text: str, given: Options, env: Callable[[Storage], Env], what: str)
     asked = given.get(c.URI)
     uri, warehouse = (text, given.get(c.WAREHOUSE)) if asked is None else (asked, text)
     if warehouse is None:
+        if not text.startswith(_JDBC):
+            raise _one_is_missing(what, "the address of the database", "the directory where tables lie")
         raise InvalidInputError(
             f"{what}: the option '{c.WAREHOUSE.key}' is missing, the directory where tables lie. Nothing was opened. "
             "Pass options={'warehouse': '/data/warehouse'}.",
@@ -119,8 +121,8 @@ def _url(uri: str, given: Options, what: str) -> sa.URL:
             query = dict(parse_qsl(parts.query))
             url = sa.URL.create(
                 _DRIVERS_OF[parts.scheme],
-                username=parts.username or query.pop("user", None),
-                password=parts.password or query.pop("password", None),
+                username=unquote(parts.username or "") or query.pop("user", None),
+                password=unquote(parts.password or "") or query.pop("password", None),
                 host=parts.hostname,
                 port=parts.port,
                 database=parts.path.lstrip("/"),
@@ -146,12 +148,27 @@ def _of_rest(text: str, given: Options, env: Callable[[Storage], Env], what: str
     asked = given.get(c.URI)
     uri, warehouse = (text, given.get(c.WAREHOUSE)) if asked is None else (asked, text)
     if warehouse is None:
+        if not text.startswith(_HTTP):
+            raise _one_is_missing(what, "the address of the server", "what the server calls the warehouse")
         raise InvalidInputError(
             f"{what}: the option '{c.WAREHOUSE.key}' is missing, what the server calls the warehouse. Nothing was "
             "opened. Pass options={'warehouse': 'sales'}.",
             option=c.WAREHOUSE.key,
         )
+    address = uri.rstrip("/") if uri.startswith(_HTTP) else f"http://{uri.rstrip('/')}"
+    if without_password(address) != address or "#" in address:
+        raise InvalidInputError(
+            f"{what}: '@', '?' and '#' have no place in its address. Nothing was opened. Give what the server asks for "
+            f"as options: '{c.TOKEN.key}', or headers behind '{_HEADER}'.",
+            option=c.URI.key,
+        )
     provider, token = given.get(c.TOKEN_PROVIDER), given.get(c.TOKEN)
+    if token and not (token.isascii() and token.isprintable()):
+        raise InvalidInputError(
+            f"{what}: the option '{c.TOKEN.key}' has a character that no token has, such as a line break. Nothing was "
+            "opened.",
+            option=c.TOKEN.key,
+        )
     for option, missing in ((c.TOKEN, provider == "bear" and not token), (c.TOKEN_PROVIDER, token and not provider)):
         if missing:
             raise InvalidInputError(
@@ -169,7 +186,6 @@ def _of_rest(text: str, given: Options, env: Callable[[Storage], Env], what: str
         ) from None
     if provider not in (None, BEARER, DLF):
         sign_of(provider)
-    address = uri.rstrip("/") if uri.startswith(_HTTP) else f"http://{uri.rstrip('/')}"
     signer = signer_of(given, address, what) if provider == DLF else None
     client = RestClient(address, provider, token, _headers(given), signer=signer, ca_file=_ca_file(given, what))
     config = client.ask("GET", "/v1/config", {"warehouse": warehouse})
@@ -184,6 +200,14 @@ def _of_rest(text: str, given: Options, env: Callable[[Storage], Env], what: str
     made = env(GuardedStorage(storage, guard))
     tokens = merged.get(c.DATA_TOKEN)
     return RestMetastore(client, guard, place if location else address, made, merged, tokens)
+
+
+def _one_is_missing(what: str, address: str, warehouse: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{what}: it takes two things, and one is missing: {address}, and {warehouse}. Nothing was opened. Pass the "
+        f"other one as the option '{c.URI.key}' or '{c.WAREHOUSE.key}'.",
+        option=c.URI.key,
+    )
 
 
 def _ca_file(options: Options, what: str) -> str | None:

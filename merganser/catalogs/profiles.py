@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.options.catalog import URI, WAREHOUSE
@@ -150,7 +151,24 @@ def _profile(name: str, section: object, path: Path) -> Profile:
                 option=key,
                 path=str(path),
             )
+    for key in (URI.key, WAREHOUSE.key):
+        if any(_VARIABLE.fullmatch(found) is None for found in _passwords(options.get(key, ""))):
+            raise InvalidInputError(
+                f"{what}: '{key}' holds a password in clear. Leave it out and give it as an option, such as "
+                "jdbc.password = '${NAME}', or write '${NAME}' in its place.",
+                option=key,
+                path=str(path),
+            )
     return Profile(name, options)
+
+
+def _passwords(address: str) -> Iterator[str]:
+    """Yield the passwords that stand in an address."""
+    before, _, query = address.partition("?")
+    host = before.partition("//")[2].partition("/")[0]
+    if password := host.rpartition("@")[0].partition(":")[2]:
+        yield password
+    yield from (value for key, value in parse_qsl(query) if is_secret(key))
 
 
 def _texts(section: Mapping[str, object], before: str, what: str) -> Iterator[tuple[str, str]]:

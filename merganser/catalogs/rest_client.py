@@ -240,8 +240,10 @@ def sign_of(provider: str) -> Sign:
             module, _, name = provider.partition(":")
             found: Sign = getattr(importlib.import_module(module), name)
             return found
-        (point,) = entry_points(group=GROUP, name=provider)
-        loaded: Sign = point.load()
+        points = list(entry_points(group=GROUP, name=provider))
+        if len(points) != 1:
+            raise ValueError(f"{'none' if not points else 'more than one'} has this name")
+        loaded: Sign = points[0].load()
         return loaded
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidInputError(

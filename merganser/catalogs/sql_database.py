@@ -157,7 +157,7 @@ class SqlDatabase:
         Raises:
             StorageError: the database does not answer, or refuses.
         """
-        with self._told("open the catalog"):
+        with self._told("open"):
             try:
                 _metadata.create_all(_engine(os.getpid(), self.url))
             except sa.exc.DBAPIError:  # another process creates them at the same time

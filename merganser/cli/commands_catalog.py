@@ -29,7 +29,7 @@ def catalogs() -> None:
             one.name,
             one.options.get(METASTORE.key, ""),
             without_password(one.address),
-            one.options.get(WAREHOUSE.key, ""),
+            without_password(one.options.get(WAREHOUSE.key, "")),
         ]
         for one in profiles()
     ]
@@ -37,7 +37,7 @@ def catalogs() -> None:
     render.list_of(rows, headings, right=(), none=f"no catalogs in {profiles_path()}")
 
 
-def login(name: Annotated[str, typer.Argument(metavar="CATALOG", show_default=False)]) -> None:
+def login(name: Annotated[str, typer.Argument(metavar="CATALOG", help="Its name.", show_default=False)]) -> None:
     """Keep the secrets of a catalog in the keyring.
 
     The command asks for those that its options name with "keyring:NAME".

@@ -67,12 +67,18 @@ def serve(
         How many requests the store did not answer until the end: their threads cannot be stopped.
 
     Raises:
-        InvalidInputError: the token is too short, or missing where it is needed; or the certificate is none.
+        InvalidInputError: the token is too short, or missing where it is needed, or that of readers is the same; or the
+            certificate is none.
         StorageError: the address is in use, or is not one of this machine.
     """
     _check(host, token, changes=changes)
     if read_token is not None:
         _check(host, read_token, changes=False)
+        if read_token == token:
+            raise InvalidInputError(
+                "cannot serve: the tokens of clients that read and of those that write are the same, so all of them "
+                "could write. Give two tokens."
+            )
     if certificate is not None:
         _check_certificate(*certificate)
     listening = _listen(host, port)

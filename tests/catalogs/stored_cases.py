@@ -255,6 +255,7 @@ CASES: dict[str, list[Step]] = {
         ("SELECT twice(5)", [(12,)]),
         ("SELECT once(twice(once(1)))", [(7,)]),
         ("CREATE OR REPLACE FUNCTION once(x INT) RETURNS INT RETURN twice(x)", "names itself"),
+        ("CREATE FUNCTION odd(x INT, x INT) RETURNS INT RETURN x", "two parameters 'x'"),
         ("CREATE FUNCTION own(x INT) RETURNS INT RETURN shop.own(x)", "shop.own"),
         "CREATE OR REPLACE FUNCTION once(x INT) RETURNS INT RETURN x + 10",
         ("SELECT twice(0)", [(20,)]),

@@ -380,7 +380,16 @@ def test_a_token_is_shown_nowhere(server: Server, catalog: mg.Catalog) -> None:
         ("http://127.0.0.1:1", {"warehouse": "w", "token.provider": "bear"}, "the option 'token' is missing"),
         ("http://127.0.0.1:1", {"warehouse": "w", "token": "x"}, "the option 'token.provider' is missing"),
         ("http://127.0.0.1:1", {"warehouse": "w", "token.provider": "none:at_all"}, "cannot sign requests"),
-        ("http://127.0.0.1:1", {"warehouse": "w", "token.provider": "none"}, "cannot sign requests"),
+        ("http://127.0.0.1:1", {"warehouse": "w", "token.provider": "none"}, "'none': none has this name"),
+        ("http://u:hidden@127.0.0.1:1", {"warehouse": "w"}, "no place in its address"),
+        ("http://127.0.0.1:1/?token=hidden", {"warehouse": "w"}, "no place in its address"),
+        ("w", {"uri": "http://u:hidden@127.0.0.1:1", "metastore": "rest"}, "no place in its address"),
+        ("w", {"metastore": "rest"}, "the address of the server, and what the server calls the warehouse"),
+        (
+            "http://127.0.0.1:1",
+            {"warehouse": "w", "token.provider": "bear", "token": "hidden\nx: y"},
+            "'token' has a character",
+        ),
         ("http://127.0.0.1:1", {"warehous": "w"}, "Did you mean 'warehouse'"),
     ],
 )
@@ -390,8 +399,9 @@ def test_what_is_missing_is_named(
     from merganser.storage.retries import MACHINE
 
     monkeypatch.setattr(type(MACHINE), "sleep_ms", lambda _self, _ms: None)
-    with pytest.raises(e.MerganserError, match=told):
+    with pytest.raises(e.MerganserError, match=told) as caught:
         mg.catalog(address, options=options)
+    assert "hidden" not in str(caught.value)
 
 
 def test_a_reader_is_told_that_it_may_not_write(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import merganser as mg
+from merganser.catalogs.open import _url
 from merganser.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -22,6 +23,7 @@ from merganser.errors import (
     NotFoundError,
     StorageError,
 )
+from merganser.options.option import Options
 from tests.catalogs.databases import SqlServer
 
 sa = pytest.importorskip("sqlalchemy")
@@ -280,8 +282,9 @@ def test_catalogs_pickle_and_hide_passwords(catalog: mg.Catalog, database: SqlSe
 @pytest.mark.parametrize(
     ("uri", "options", "said"),
     [
-        ("jdbc:sqlite:/nowhere/at/all.db", {"warehouse": "w"}, "cannot open the catalog"),
+        ("jdbc:sqlite:/nowhere/at/all.db", {"warehouse": "w"}, "cannot open the catalog database"),
         ("jdbc:sqlite:x.db", {}, "'warehouse' is missing"),
+        ("w", {"metastore": "jdbc"}, "the address of the database, and the directory where tables lie"),
         ("jdbc:oracle:thin:@host", {"warehouse": "w"}, "is no database that it knows"),
         ("jdbc:postgresql://u:secret@127.0.0.1:1/x", {"warehouse": "w"}, "cannot open"),
         ("w", {"metastore": "jdbcc"}, "jdbc"),
@@ -295,6 +298,11 @@ def test_what_cannot_be_opened_says_why(
     with pytest.raises((InvalidInputError, StorageError), match=said) as caught:
         mg.catalog(uri, options=options)
     assert "secret" not in str(caught.value)
+
+
+def test_a_password_in_an_address_is_decoded() -> None:
+    url = _url("jdbc:postgresql://an%40user:p%2Fw@h/x", Options({}), "cannot open")
+    assert (url.username, url.password) == ("an@user", "p/w")
 
 
 def test_a_commit_that_gets_no_lock_from_a_database_that_is_away_is_surely_not_made(

@@ -96,14 +96,36 @@ s3.secret-key = "keyring:prod"
         ("[prod]\nx = 1", "neither"),
         ('[prod]\nwarehouse = "w"\ns3.secret-key = "abc"', "secret in clear"),
         ('[prod]\nwarehouse = "w"\njdbc.password = "x${A}"', "secret in clear"),
+        ('[prod]\nuri = "jdbc:postgresql://u:hidden@h/x"\nwarehouse = "w"', "'uri' holds a password in clear"),
+        ('[prod]\nuri = "jdbc:mysql://h/x?password=hidden"\nwarehouse = "w"', "'uri' holds a password in clear"),
+        ('[prod]\nwarehouse = "s3://key:hidden@b/x"', "'warehouse' holds a password in clear"),
         ('["a b"]\nwarehouse = "w"', "letters"),
         ('[prod]\nwarehouse = ["w"]', "Give text"),
     ],
 )
 def test_a_file_that_says_no_catalog_is_refused(file: Path, text: str, said: str) -> None:
     file.write_text(text)
-    with pytest.raises(InvalidInputError, match=said):
+    with pytest.raises(InvalidInputError, match=said) as caught:
         mg.catalog("prod")
+    assert "hidden" not in str(caught.value)
+
+
+def test_an_address_may_name_a_variable(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text("""
+[prod]
+uri = "jdbc:postgresql://u:${PROD_PASSWORD}@127.0.0.1:1/x?sslmode=disable"
+warehouse = "hdfs://nn:8020/a@b:c"
+[odd]
+warehouse = "s3://key:${PROD_PASSWORD}@b/x"
+""")
+    monkeypatch.setenv("PROD_PASSWORD", "hid%40den")
+    assert profile_of("prod") is not None
+    assert _run(["catalogs"]) == 0
+    shown = capsys.readouterr().out
+    assert "s3://b/x" in shown
+    assert "PROD_PASSWORD" not in shown
 
 
 def test_without_a_file_there_are_no_names(file: Path) -> None:

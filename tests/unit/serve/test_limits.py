@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
+from merganser.errors import InvalidInputError
 from tests.unit.serve.serving import Follower, Serving
 
 pytestmark = pytest.mark.xdist_group("serve")
@@ -258,6 +259,23 @@ def test_a_server_that_would_be_open_or_deaf_does_not_start(
     error = capsys.readouterr().err
     assert told in error
     assert token is None or token not in error
+
+
+def test_a_server_whose_readers_could_write_does_not_start() -> None:
+    from merganser.serve.server import serve
+
+    token = "a-token-of-many-characters"
+    with pytest.raises(InvalidInputError, match="are the same"):
+        serve(
+            lambda _: pytest.fail("it would serve"),
+            host="127.0.0.1",
+            port=0,
+            token=token,
+            changes=True,
+            stop_seconds=1,
+            started=print,
+            read_token=token,
+        )
 
 
 def test_without_the_extra_merganser_works_and_the_command_says_how_to_install_it(tmp_path: Path) -> None:
