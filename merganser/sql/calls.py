@@ -165,7 +165,7 @@ def _expression(state: State, function: Function, arguments: Sequence[exp.Expres
             f"{what} with {counted(len(arguments), 'argument')}: it takes {len(fields)} ({takes}).",
             function=function.name,
         )
-    given = list(arguments) + [parse_expression(f.default or "NULL") for f in fields[len(arguments) :]]
+    given = list(arguments) + [_default(state, function, f) for f in fields[len(arguments) :]]
     uses = _uses(function, body)
     for f, argument in zip(fields, given, strict=True):
         if uses.get(f.name.lower(), 0) > 1 and _changes(argument):
@@ -189,7 +189,6 @@ def _body(state: State, function: Function) -> exp.Expression:
             f"the function has these: {kinds}. Call it in the engine that it is made for.",
             function=function.name,
         )
-    inner = state.inside(function.name)
     try:
         tree = parse_expression(text)
     except SqlSyntaxError as error:
@@ -197,6 +196,28 @@ def _body(state: State, function: Function) -> exp.Expression:
             f"cannot call '{function.name}': its definition {text!r:.100} is no expression that merganser computes.",
             function=function.name,
         ) from error
+    return _computed(state, function, tree)
+
+
+def _default(state: State, function: Function, parameter: t.Field) -> exp.Expression:
+    """Return the default of a parameter.
+
+    Raises:
+        InvalidInputError: it names a parameter, or a column: that would be one of the table that the caller reads.
+    """
+    made = _computed(state, function, parse_expression(parameter.default or "NULL"))
+    if (column := made.find(exp.Column)) is not None:
+        raise InvalidInputError(
+            f"the default of parameter '{parameter.name}' of function '{function.name}' names "
+            f"'{column.sql(dialect=Queries)}', and defaults have no names: write a value.",
+            function=function.name,
+        )
+    return made
+
+
+def _computed(state: State, function: Function, tree: exp.Expression) -> exp.Expression:
+    """Return an expression of a function, in which calls of other functions are theirs."""
+    inner = state.inside(function.name)
     _check_body(tree, function)
     for node in tree.find_all(exp.Identifier):
         node.meta.pop(AT, None)  # a place in another text
@@ -283,8 +304,11 @@ def checked(state: State, engine: Engine, function: Function) -> Function:
     what = f"cannot create function '{function.name}'"
     try:
         fields = function.inputs or ()
-        _check_defaults(fields)
-        body = _body(replace(state, database=function.database), function)
+        _check_order(fields)
+        own = replace(state, database=function.database)
+        for field in fields:
+            _default(own, function, field)
+        body = _body(own, function)
         nulls = {f.name.lower(): _cast(exp.Null(), f.type) for f in fields}
         made: exp.Expression = _filled(function, body, nulls)
         if function.returns:
@@ -300,7 +324,7 @@ def checked(state: State, engine: Engine, function: Function) -> Function:
     return replace(function, returns=returns)
 
 
-def _check_defaults(fields: Sequence[t.Field]) -> None:
+def _check_order(fields: Sequence[t.Field]) -> None:
     behind = [
         f.name for i, f in enumerate(fields) if f.default is None and any(b.default is not None for b in fields[:i])
     ]
@@ -308,6 +332,3 @@ def _check_defaults(fields: Sequence[t.Field]) -> None:
         raise InvalidInputError(
             f"parameter '{behind[0]}' has no default and stands behind one that has. Move it forward."
         )
-    for f in fields:
-        if f.default is not None:
-            parse_expression(f.default)

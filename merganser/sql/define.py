@@ -292,7 +292,7 @@ def _drop_view(state: State, engine: Engine, statement: s.DropView) -> Result:
 def _create_function(state: State, engine: Engine, statement: s.CreateFunction) -> Result:
     full = state.full(statement.name)
     fields = [
-        t.Field(UNNUMBERED, c.name, c.type, c.comment, None if c.default is None else str(c.default.sql("spark")))
+        t.Field(UNNUMBERED, c.name, c.type, c.comment, None if c.default is None else _text(c.default))
         for c in statement.parameters
     ]
     check_told_apart(fields, f"cannot create function '{full}'")
@@ -530,3 +530,8 @@ RUNS: Final[dict[type[s.Statement], Callable[..., Result]]] = {
     s.CreateFunction: _create_function, s.DropFunction: _drop_function, s.RenameTag: _rename_tag,
     s.Analyze: _analyze, s.Truncate: _truncate,
 }  # fmt: skip
+
+
+def _text(default: exp.Expression) -> str:
+    """Return the text of a default. The case of a function of the catalog matters."""
+    return str(default.sql("spark", normalize_functions=False))

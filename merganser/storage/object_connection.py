@@ -14,6 +14,7 @@ since its first request would wait for ever.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import threading
@@ -316,6 +317,13 @@ def target_of(root: str, options: Mapping[str, str]) -> Target:
     path_style = _flag(options, f"{name}.path-style-access", default=name != "oss")
     if scheme.client is S3Store and not path_style:
         settings["virtual_hosted_style_request"] = True
+        if endpoint is not None and _is_address(endpoint.hostname or ""):
+            raise InvalidInputError(
+                f"cannot connect to '{root}': its bucket is in the name of the host, and '{endpoint.hostname}' in "
+                f"'{name}.endpoint' is an address. Give the name of the host, or set '{name}.path-style-access' to "
+                "true if the server takes the bucket in paths.",
+                option=f"{name}.endpoint",
+            )
         if endpoint is not None and not (endpoint.hostname or "").startswith(f"{bucket}."):
             settings["endpoint"] = endpoint._replace(netloc=f"{bucket}.{endpoint.netloc}").geturl()
     if _flag(options, f"{name}.anonymous", default=False):
@@ -348,6 +356,14 @@ def _plain_settings(name: str, scheme: _Scheme, options: Mapping[str, str]) -> d
             option=f"{name}.access-key",
         )
     return settings
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _endpoint(name: str, scheme: _Scheme, options: Mapping[str, str]) -> SplitResult | None:

@@ -419,6 +419,13 @@ class TestOptions:
     def test_every_option_is_one_that_the_client_takes(self, root: str, options: dict[str, str]) -> None:
         assert ObjectStorage(root, options)._connection().retrying is not None
 
+    @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+    def test_a_bucket_cannot_be_in_the_name_of_a_host_that_has_none(self, host: str) -> None:
+        given = {"oss.endpoint": f"http://{host}:1"}
+        with pytest.raises(InvalidInputError, match="is an address"):
+            target_of("oss://bucket", given)
+        assert target_of("oss://bucket", {**given, "oss.path-style-access": "true"}).allow_http
+
     def test_what_the_client_refuses_is_an_input_error_without_values(self) -> None:
         storage = ObjectStorage("az://container", {"az.account-name": "acc", "az.account-key": SECRET})
         with pytest.raises(InvalidInputError, match="account_key") as caught:
