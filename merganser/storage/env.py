@@ -190,7 +190,7 @@ class Env:
         def run(until: float = math.inf) -> bool:
             """Ask until a time, and return whether nothing is left."""
             while not (errors or over.is_set()):
-                if self.seconds() > until:
+                if time.monotonic() > until:
                     return False
                 with take:
                     place = next(places, None)
@@ -213,7 +213,7 @@ class Env:
 
         alone = self.storage.is_near and not waits
         try:
-            if not (alone and run(self.seconds() + _ALONE_SECONDS)):
+            if not (alone and run(time.monotonic() + _ALONE_SECONDS)):
                 pool = self._requests()
                 first = pool.submit(call_helpers)
                 run()

@@ -208,6 +208,10 @@ class Interrupted:
         self._other = other
         self._busy = False
 
+    @property
+    def is_near(self) -> bool:
+        return self.inner.is_near
+
     def _arrive(self) -> Storage:
         self.left -= 1
         if self.left == 0 and not self._busy:

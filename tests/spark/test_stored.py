@@ -31,6 +31,8 @@ def session(spark: SparkSession, tmp_path: Path) -> Iterator[Any]:
     )
     for name in c.DATABASES:
         catalog.create_database(name)
+    for row in spark.sql("SHOW VIEWS").collect():
+        spark.catalog.dropTempView(row.viewName)  # of other tests: Spark's own names count, too
     found = ms.session(spark, catalog)
     for statement in c.SETUP:
         found.sql(statement)

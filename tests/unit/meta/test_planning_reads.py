@@ -27,7 +27,9 @@ MANIFESTS = 20
 
 
 class Watched:
-    """A storage that notes what is read, and holds reads of manifests until so many have come."""
+    """A storage that notes what is read, and holds reads of manifests until so many have come. It is far away."""
+
+    is_near = False
 
     def __init__(self, inner: MemoryStorage, opens_at: int = 0) -> None:
         self.inner = inner
