@@ -198,7 +198,7 @@ class DlfSigner:
 
 
 class _Loaded:
-    """Keys of this process, by who loaded them."""
+    """Keys of this process, by the source that they were loaded from."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

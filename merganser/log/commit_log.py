@@ -74,7 +74,7 @@ timeout."""
 _REST_MAX_MS: Final = 500.0
 """Maximum wait in milliseconds before a fenced process starts a new producer."""
 _OPEN_MS: Final = 20.0
-"""Wait in milliseconds before it is asked again whether a transaction is open."""
+"""Milliseconds between two checks for open transactions."""
 _PROBE: Final = 16
 """Offsets before the end of a partition that are searched first for its last record."""
 _WIDER: Final = 8
@@ -675,8 +675,8 @@ def last_marks(
 def _await_end_of_transactions(table: TableDef, env: Env, topic: str, partitions: int) -> None:
     """Wait until no transaction is open in the topic.
 
-    A new producer ends that of the one before. If the broker restarts at this moment, records of a transaction that is
-    committed may still be hidden: whoever looks for the last mark then would send a snapshot again that is there.
+    The start of a producer ends the transaction of the previous producer. Records that are still hidden from a consumer
+    with read_committed could belong to a snapshot that was sent already, and it must not be sent a second time.
 
     Raises:
         KafkaException: one is still open after `_SEND_S`.
@@ -702,8 +702,8 @@ def _through(table: TableDef, env: Env, topic: str, partitions: int) -> Snapshot
         return max(last.values(), key=lambda mark: mark.snapshot).shown()
     if not any(low for low, _ in bounds.values()):
         return None
-    # Retention has removed all that was published. What lies behind it was aborted, such as records of a process that
-    # stopped: those of a snapshot are to come again, those that have expired are not.
+    # Retention has removed all committed records. Offsets that are left belong to aborted transactions, such as that of
+    # a killed process. A snapshot whose records end there is sent again. One whose records have expired is not.
     store = SnapshotStore(table.paths, env, table.name)
     for number in range(store.latest_id() or 0, 0, -1):
         snapshot = store.get(number)

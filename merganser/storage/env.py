@@ -169,7 +169,8 @@ class Env:
 
         They run on threads of their own, more of them than there are cores, so that on an object store the time of
         many is little more than that of one. They are called when the caller is not through with all of them after two
-        milliseconds. Where the store is near, it waits for them itself: waking a thread takes as long as such a read.
+        milliseconds. If the store is near, the caller makes requests alone in this time: waking a thread takes as long
+        as such a read.
         A request may fetch in its turn: threads only help, so none waits for what has not begun. Of those that fail the
         first in order is raised; what has not begun then does not begin.
 
@@ -188,7 +189,7 @@ class Env:
         helpers: list[Future[bool]] = []
 
         def run(until: float = math.inf) -> bool:
-            """Ask until a time, and return whether nothing is left."""
+            """Make requests until a time. Return whether none is left to begin."""
             while not (errors or over.is_set()):
                 if time.monotonic() > until:
                     return False

@@ -97,7 +97,7 @@ _SCHEMES: Final[Mapping[str, _Scheme]] = {
         settings=_S3_SETTINGS,
         secrets=_S3_SECRETS,
         endpoint_variables=(),
-        known_hosts=(),  # asked once: not all regions need keep conditions of S3's interface
+        known_hosts=(),  # the first create checks that the store keeps the condition
         create_headers={"x-oss-forbid-overwrite": "true"},
     ),
     "gs": _Scheme(
@@ -261,7 +261,7 @@ class _Leased:
 
 
 def can_lease(root: str, options: Mapping[str, str]) -> bool:
-    """Return whether options hold keys of the store of a root that a client can be given anew."""
+    """Return whether options hold keys that the client of a root can renew."""
     scheme = root.partition("://")[0]
     options = options_of(root, options)
     return any(f"{scheme}.{name}" in options for name in _LEASED[scheme])

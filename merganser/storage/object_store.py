@@ -72,7 +72,7 @@ class ObjectStorage:
     Args:
         root: `s3://bucket`, `oss://bucket`, `gs://bucket` or `az://container`. Every path begins with it.
         options: options of the catalog; those that do not begin with the scheme are ignored.
-        lease: gives keys that expire, in the place of those of the options; None: nobody does.
+        lease: provider of keys that expire. None if the keys are those of the options.
 
     Raises:
         InvalidInputError: an option of the scheme is not known, or its value has no meaning.

@@ -89,7 +89,7 @@ class Storage(Protocol):
 
     @property
     def is_near(self) -> bool:
-        """Whether this machine answers: most reads then take less time than it takes to wake a thread."""
+        """Whether the files are on this machine. Most reads then take less time than waking a thread."""
 
     def read(self, path: str) -> bytes:
         """Return all bytes of a file."""
