@@ -6,10 +6,11 @@
 # `make help` lists the rest.
 
 BIN := .venv/bin
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 .DEFAULT_GOAL := help
 unexport PYTHONDONTWRITEBYTECODE # else each process that starts compiles merganser again, for a second
 .NOTPARALLEL: # all of them share one environment, and the machine
-.PHONY: demo test whole setup environment lint types unit format docs soak serial streams everything interop live clean help
+.PHONY: demo test whole setup environment lint types unit format docs site site-serve soak serial streams everything interop live clean help
 
 demo: setup ## load the flights of 2013 through Spark, correct them, look at them
 	@$(BIN)/merganser demo
@@ -43,6 +44,12 @@ format: environment ## lay the code out as lint wants it
 
 docs: environment ## write the pages of docs/reference anew
 	$(BIN)/python -m tests.docs.generate
+
+site: environment ## the documentation as a site, in build/site; broken links end it
+	$(MKDOCS) build --quiet
+
+site-serve: environment ## the same on http://127.0.0.1:8000, built again when a page changes
+	$(MKDOCS) serve --dev-addr 127.0.0.1:8000
 
 soak: environment ## kill writers, compactors and readers 500 times: nothing lost, doubled or wrong
 	$(BIN)/python -m tests.soak --kills 500

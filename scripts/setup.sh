@@ -177,7 +177,7 @@ if [ -n "$python" ]; then
     rm -rf .venv
     "$python" -m venv .venv
     say "installing merganser and what its tests and its demo use (a few minutes)"
-    for what in "--upgrade pip" "-e .[spark,test,demo]"; do
+    for what in "--upgrade pip" "-e .[spark,test,demo,docs]"; do
         # shellcheck disable=SC2086 # several words
         .venv/bin/python -m pip install --quiet --disable-pip-version-check $what ||
             fail "pip could not install that, see above. Run this again when it can; pip's own settings apply."
