@@ -31,7 +31,7 @@ from merganser.cli import (
 from merganser.cli.advice import at_the_shell
 from merganser.cli.check_command import check, doctor
 from merganser.cli.demo_command import demo
-from merganser.cli.serve_command import serve_catalog, serve_stream
+from merganser.cli.serve_command import serve_catalog, serve_stream, ui
 from merganser.cli.sql_command import sql
 from merganser.errors import MerganserError
 
@@ -88,6 +88,7 @@ for _group in (*commands_alter.GROUPS, *commands_log.GROUPS, *commands_reference
     app.add_typer(_group)
 
 
+app.command("ui")(ui)
 app.command("serve-stream")(serve_stream)
 app.command("serve-catalog")(serve_catalog)
 app.command("check")(check)

@@ -1,13 +1,15 @@
-"""`merganser serve-stream` and `serve-catalog`: the shard streams of a warehouse, and its catalog, over HTTP."""
+"""`merganser ui`, `serve-stream` and `serve-catalog`: the console, the shard streams and the catalog, over HTTP."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
+import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final
+from urllib.parse import quote
 
 import typer
 
@@ -16,6 +18,8 @@ from merganser.errors import InvalidInputError, UnsupportedError
 
 TOKEN_VARIABLE: Final = "MERGANSER_TOKEN"
 READ_TOKEN_VARIABLE: Final = "MERGANSER_READ_TOKEN"
+_FORM_BYTES: Final = 1 << 20
+"""Of a form of the console: a statement of SQL may be long."""
 
 Host = Annotated[str, typer.Option("--host", metavar="HOST", help="Where to listen.")]
 TokenFile = Annotated[
@@ -159,6 +163,60 @@ def serve_catalog(
         changes=token is not None,
         stop_seconds=stop_within,
         started=lambda address: print(f"serving the catalog '{name}' ({catalog.warehouse}) at {address}", flush=True),
+    )
+    _end(left, stop_within)
+
+
+def ui(
+    table: Annotated[
+        str | None,
+        typer.Argument(metavar="TABLE", help="Table whose page is opened: database.table.", show_default=False),
+    ] = None,
+    host: Host = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0: a free one.")] = 8480,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser of this machine.")] = False,
+    token_file: TokenFile = None,
+    allow_upkeep: Annotated[
+        bool,
+        typer.Option("--allow-upkeep", help="Let people who have the token change tables. Needs a token."),
+    ] = False,
+    requests: Requests = 256,
+    connections: Connections = 4096,
+    stop_within: StopWithin = 10.0,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Show a warehouse in the browser: tables, commits, files, rows, readers, SQL.
+
+    It runs until Ctrl-C or SIGTERM, and only reads unless --allow-upkeep is given.
+
+    Beyond this machine it needs a token.
+    """
+    from merganser.cli.target import catalog_of
+
+    try:
+        from merganser.console.service import ConsoleService
+        from merganser.serve.operations import Limits
+        from merganser.serve.server import serve
+    except ModuleNotFoundError as error:
+        raise _no_module(error) from error
+    catalog = catalog_of(warehouse, store)
+    limits = Limits(requests=requests, connections=connections, body_bytes=_FORM_BYTES)
+
+    def started(address: str) -> None:
+        page = address if table is None else f"{address}/t/{quote(table)}"
+        print(f"the console of {catalog.warehouse} is at {page}", flush=True)
+        if open_browser:
+            webbrowser.open(page)
+
+    left = serve(
+        lambda access: ConsoleService(catalog, access, limits, _log),
+        host=host,
+        port=port,
+        token=_token(token_file, TOKEN_VARIABLE),
+        changes=allow_upkeep,
+        stop_seconds=stop_within,
+        started=started,
     )
     _end(left, stop_within)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
 from decimal import Decimal
@@ -58,6 +58,7 @@ class Answer:
 
     Attributes:
         logged: what the log of the server gets, for errors that are not the client's.
+        pieces: the body, if it is not known at once: sent as it comes, until it ends or the client goes.
     """
 
     body: bytes
@@ -65,6 +66,7 @@ class Answer:
     kind: str = JSON_TYPE
     headers: Mapping[str, str] = field(default_factory=dict)
     logged: str | None = None
+    pieces: AsyncIterator[bytes] | None = None
 
 
 class RefusedError(Exception):

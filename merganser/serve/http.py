@@ -8,8 +8,9 @@ name that could lead out of the warehouse.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -49,12 +50,14 @@ class Access:
             server without a token by a name of its own.
         changes: whether clients with the token may change something.
         read_token: another token, of clients that only read.
+        cookie: the name of a cookie that may hold the token, in hexadecimal digits, instead of the header; None: none.
     """
 
     token: bytes | None = None
     hosts: frozenset[str] | None = None
     changes: bool = False
     read_token: bytes | None = None
+    cookie: str | None = None
 
     def check(self, headers: Mapping[bytes, bytes], *, unknown: int) -> bool:
         """Refuse a request that may not be made. Returns whether the client may change something.
@@ -71,7 +74,7 @@ class Access:
                 raise RefusedError(403, answers.REFUSED, "the server is not known by the name in the header Host.")
         if self.token is None:
             return self.changes
-        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+        scheme, _, given = (headers.get(b"authorization") or self._of_cookie(headers)).partition(b" ")
         is_writer = hmac.compare_digest(given.strip(), self.token)
         is_reader = self.read_token is not None and hmac.compare_digest(given.strip(), self.read_token)
         if scheme.lower() != b"bearer" or not (is_writer or is_reader):
@@ -81,6 +84,17 @@ class Access:
                 "the token is missing or wrong. Send the header 'Authorization: Bearer TOKEN'.",
             )
         return self.changes and is_writer
+
+    def _of_cookie(self, headers: Mapping[bytes, bytes]) -> bytes:
+        """Return the header that a cookie stands for."""
+        if self.cookie is None:
+            return b""
+        for pair in headers.get(b"cookie", b"").decode("latin-1").split(";"):
+            name, _, value = pair.strip().partition("=")
+            if name == self.cookie:
+                with contextlib.suppress(ValueError):
+                    return b"Bearer " + bytes.fromhex(value)
+        return b""
 
 
 class HttpService:
@@ -156,7 +170,11 @@ class HttpService:
                 counted = True
             scope["app"] = self  # so that the router raises an error where no route fits
             await self._router(scope, receive, send)
-            await self._send(scope["state"][_ANSWER], scope, send)
+            answer = scope["state"][_ANSWER]
+            if answer.pieces is None:
+                await self._send(answer, scope, send)
+            else:
+                await self._send_pieces(answer, answer.pieces, scope, receive, send)
         except RefusedError as refused:
             await self._send(self.refused(refused), scope, send)
         except HTTPException as error:
@@ -238,7 +256,7 @@ class HttpService:
         headers = [
             (b"content-type", answer.kind.encode()),
             (b"content-length", b"%d" % len(body)),
-            (b"cache-control", b"no-store"),
+            *(() if "cache-control" in answer.headers else ((b"cache-control", b"no-store"),)),
             *((name.encode(), value.encode()) for name, value in answer.headers.items()),
         ]
         if answer.status != 200 and any(name in _OF_BODIES for name, _ in scope["headers"]):
@@ -258,6 +276,34 @@ class HttpService:
             scope["state"][ABORT]()
         finally:
             self._sending -= len(body) if large else 0
+
+    async def _send_pieces(
+        self, answer: Answer, pieces: AsyncIterator[bytes], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Send an answer as it comes; end when the client goes, and cut the connection of one that does not read."""
+        headers = [(name.encode(), value.encode()) for name, value in answer.headers.items()]
+        kind = (b"content-type", answer.kind.encode())
+        await send({"type": "http.response.start", "status": answer.status, "headers": [kind, *headers]})
+
+        async def sent() -> None:
+            async for piece in pieces:
+                async with asyncio.timeout(self.limits.send_seconds):
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+        async def gone() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        both = [asyncio.ensure_future(sent()), asyncio.ensure_future(gone())]
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if both[0].done() and both[0].exception() is not None:
+                scope["state"][ABORT]()  # the client does not read, or the pieces cannot go on
+        finally:
+            for each in both:
+                each.cancel()
+            await asyncio.gather(*both, return_exceptions=True)
 
 
 class _Endpoint:

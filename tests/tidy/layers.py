@@ -59,6 +59,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     # engines, people, tests
     ("spark",),
     ("serve",),
+    ("console",),
     ("cli",),
     ("__main__",),
     ("testing",),

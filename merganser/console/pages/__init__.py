@@ -1,0 +1,1 @@
+"""The pages: each module makes what its template shows, from a catalog or a table, in a thread."""

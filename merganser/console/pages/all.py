@@ -1,0 +1,13 @@
+"""The pages of the console, in the order of their tabs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from merganser.console.page import Page
+from merganser.console.pages import table, warehouse
+
+PAGES: Final[tuple[Page, ...]] = (
+    warehouse.PAGE,
+    table.PAGE,
+)

@@ -1,0 +1,79 @@
+// Refreshes parts of pages, fills figures, knows keys. The pages are complete without it, but for figures of the
+// warehouse and the live tail.
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const kept = name => { try { return localStorage.getItem(name); } catch { return null; } };
+  const keep = (name, value) => { try { localStorage.setItem(name, value); } catch { /* not allowed: for this page only */ } };
+  const theme = kept("theme");
+  if (theme === "dark" || theme === "light") root.dataset.theme = theme;
+
+  const isDark = () => root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  const switchTheme = () => { root.dataset.theme = isDark() ? "light" : "dark"; keep("theme", root.dataset.theme); };
+
+  const typing = target => target.closest("input, textarea, select, [contenteditable]");
+  const rows = () => [...document.querySelectorAll("tbody[data-lines] tr")];
+  const move = by => {
+    const all = rows();
+    if (!all.length) return;
+    const at = all.findIndex(row => "here" in row.dataset);
+    const to = Math.min(all.length - 1, Math.max(0, at + by));
+    if (at >= 0) delete all[at].dataset.here;
+    all[to].dataset.here = "";
+    all[to].scrollIntoView({ block: "nearest" });
+  };
+  let after = "";
+  document.addEventListener("keydown", event => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (typing(event.target)) { if (event.key === "Escape") event.target.blur(); return; }
+    const key = event.key, first = after;
+    after = "";
+    if (first === "g") {
+      const link = key === "h" ? document.querySelector(".brand") : document.querySelector(`[data-key="${CSS.escape(key)}"]`);
+      if (link) { event.preventDefault(); link.click(); }
+      return;
+    }
+    if (key === "g") after = "g";
+    else if (key === "?") document.getElementById("keys").showModal();
+    else if (key === "t") switchTheme();
+    else if (key === "/") {
+      const field = document.querySelector("[data-filter]");
+      if (field) { event.preventDefault(); field.focus(); field.select(); }
+    } else if (key === "j") move(1);
+    else if (key === "k") move(-1);
+    else if (key === "n") document.querySelector(".pager [rel=next]")?.click();
+    else if (key === "p") document.querySelector(".pager [rel=prev]")?.click();
+    else if (key === "Enter" && event.target === document.body) document.querySelector("tr[data-here] a")?.click();
+  });
+  document.addEventListener("click", event => {
+    if (event.target.closest("[data-theme-switch]")) switchTheme();
+    else if (event.target.closest("[data-keys]")) document.getElementById("keys").showModal();
+  });
+
+  // Parts that are asked for again while the page is looked at: data-refresh is the seconds between.
+  const refresh = async part => {
+    if (document.hidden || part.contains(document.activeElement)) return;
+    const address = new URL(location.href);
+    address.searchParams.set("part", part.dataset.part);
+    const answer = await fetch(address, { headers: { accept: "text/html" } }).catch(() => null);
+    part.toggleAttribute("data-stale", !answer?.ok);
+    if (answer?.ok) part.innerHTML = await answer.text();
+  };
+  for (const part of document.querySelectorAll("[data-refresh]"))
+    setInterval(() => refresh(part), 1000 * Number(part.dataset.refresh));
+
+  // Figures of tables: asked for by lines in view, a few at once, since each is found in the files of a table.
+  const lines = [...document.querySelectorAll("tr[data-figures]")];
+  const fill = async some => {
+    const query = new URLSearchParams({ figures: JSON.stringify(some.map(line => line.dataset.figures)) });
+    const answer = await fetch("/?" + query).catch(() => null);
+    const found = answer?.ok ? await answer.json() : {};
+    for (const line of some)
+      for (const cell of line.querySelectorAll("[data-field]")) {
+        const value = found[line.dataset.figures]?.[cell.dataset.field];
+        cell.textContent = value?.text ?? "–";
+        if (value?.mark) { cell.innerHTML = ""; const mark = document.createElement("span"); mark.className = "mark " + value.mark; mark.textContent = value.text; mark.title = value.title ?? ""; cell.append(mark); }
+      }
+  };
+  (async () => { while (lines.length) await fill(lines.splice(0, 20)); })();
+})();
