@@ -29,7 +29,15 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {"size": size_text, "count": count, "moment": moment, "iso": iso, "ago": ago, "shown": shown}
+    made.filters |= {
+        "size": size_text,
+        "count": count,
+        "moment": moment,
+        "iso": iso,
+        "ago": ago,
+        "span": span,
+        "shown": shown,
+    }
     made.globals["static"] = {name: f"/static/{name}?v={_digest(name)}" for name in STATIC}
     return made
 
@@ -77,11 +85,13 @@ def iso(value: datetime) -> str:
     return value.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
-def ago(value: datetime | timedelta | None, now: datetime | None = None) -> str:
-    """Return how long a time is ago, in its largest unit."""
-    if value is None:
-        return "–"
-    passed = value if isinstance(value, timedelta) else (now or datetime.now(UTC)) - value
+def ago(value: datetime | None, now: datetime) -> str:
+    """Return how long before another time one is, in its largest unit."""
+    return "–" if value is None else span(now - value)
+
+
+def span(passed: timedelta) -> str:
+    """Return how long something took, in its largest unit."""
     seconds = max(0.0, passed.total_seconds())
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
