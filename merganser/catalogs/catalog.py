@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -33,6 +33,7 @@ from merganser.files.index import check_filters
 from merganser.files.layout import check_formats
 from merganser.handle.system_table import CatalogTable, SystemTable, TableView, system_handle
 from merganser.handle.table import Table, open_table, table_of
+from merganser.html.tables import caption_html, note_html, rows_html, shown
 from merganser.ingest.folders import HIVE_NULL
 from merganser.meta.refs import MAIN
 from merganser.meta.schemas import SchemaStore
@@ -59,6 +60,12 @@ from merganser.upkeep.shard_stream import with_new_stream
 
 if TYPE_CHECKING:
     from merganser.sql.session import Session
+
+
+_DATABASES_SHOWN: Final = 20
+"""Maximum number of databases whose tables a notebook shows."""
+_LISTING_SECONDS: Final = 2.0
+"""Seconds after which a notebook lists the tables of no further database. Each table costs a request."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,29 @@ class Catalog(DefinitionVerbs):
 
     def __repr__(self) -> str:
         return f"Catalog({self.warehouse!r})"
+
+    def _repr_html_(self) -> str:
+        """Return the databases and their tables, for notebooks."""
+        return shown(repr(self), self._parts)
+
+    def _parts(self) -> Iterator[str]:
+        databases = self.list_databases()
+        begun = self.env.seconds()
+        held: builtins.list[builtins.list[str]] = []
+        for name in databases[:_DATABASES_SHOWN]:
+            if self.env.seconds() - begun > _LISTING_SECONDS:
+                break
+            held.append(self.list_tables(name))
+        columns = {
+            "database": databases[: len(held)],
+            "tables": [len(names) for names in held],
+            "names": [", ".join(names) for names in held],
+        }
+        yield caption_html(f"catalog {self.warehouse}")
+        yield rows_html(pa.table(columns)) if databases else note_html("no databases yet")
+        if left := databases[len(held) :]:
+            first = ", ".join(left[:_DATABASES_SHOWN])
+            yield note_html(f"{len(left):,} more databases: {first}{', ...' if len(left) > _DATABASES_SHOWN else ''}")
 
     if not TYPE_CHECKING:  # a wrong name is to be found
 

@@ -14,7 +14,7 @@ from merganser.expr.text import to_predicate
 from merganser.handle.base import TableBase
 from merganser.lookup.lookup import Lookup, shared_lookup
 from merganser.meta.followed import as_of, with_key_of
-from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshot import Snapshot, Snapshots
 from merganser.options import read as r
 from merganser.options.registry import arguments_of, check_asked
 from merganser.rules.starts import check_scan_options, scan_mode
@@ -403,7 +403,7 @@ class ReadVerbs(TableBase):
     def snapshots(self) -> tuple[Snapshot, ...]:
         """Return all snapshots that have not expired, oldest first."""
         store = self._snapshots
-        return tuple(found for found in (store.get(i) for i in store.ids()) if found is not None)
+        return Snapshots(found for found in (store.get(i) for i in store.ids()) if found is not None)
 
     def files(self) -> pa.Table:
         """Return the live data files of the snapshot that `system` describes, one row each, as `$files` has them."""

@@ -13,6 +13,7 @@ from merganser.edit.other_names import no_method
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.expr.setting import Setting
 from merganser.handle.table import Table
+from merganser.html.tables import shown
 from merganser.options import read as r
 from merganser.options.registry import arguments_of, check_asked
 from merganser.rules.starts import scan_mode
@@ -70,6 +71,10 @@ class SystemTable(_ReadOnly):
     def __repr__(self) -> str:
         return f"SystemTable({self.name!r})"
 
+    def _repr_html_(self) -> str:
+        """Return its first rows, for notebooks."""
+        return shown(repr(self), lambda: [self.read()._repr_html_()])
+
 
 @dataclass(frozen=True)
 class CatalogTable(_ReadOnly):
@@ -111,6 +116,10 @@ class CatalogTable(_ReadOnly):
 
     def __repr__(self) -> str:
         return f"CatalogTable({self.name!r})"
+
+    def _repr_html_(self) -> str:
+        """Return its first rows, for notebooks."""
+        return shown(repr(self), lambda: [self.read()._repr_html_()])
 
 
 @dataclass(frozen=True)

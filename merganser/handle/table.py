@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
 
 from merganser.changes import Change, RemoveOption, SetOption
 from merganser.edit.other_names import OF_TABLE, no_method
@@ -17,9 +19,11 @@ from merganser.handle.reading import ReadVerbs
 from merganser.handle.shard_stream import StreamVerbs
 from merganser.handle.upkeep import UpkeepVerbs
 from merganser.handle.writing import WriteVerbs
+from merganser.html.tables import caption_html, facts_html, note_html, rows_html, shown
 from merganser.meta.followed import current_schema
 from merganser.meta.refs import MAIN
 from merganser.meta.schemas import SchemaStore
+from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
@@ -30,11 +34,15 @@ from merganser.rules.compacting import COUNTS_NEWEST
 from merganser.rules.gaps import unsupported_for_writing
 from merganser.scan.plan import unseen_files
 from merganser.scan.rows import counted, waiting
+from merganser.scan.scan import check_is_there
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.storage.paths import DROPPED, TablePaths
 from merganser.upkeep.alter import alter
 from merganser.upkeep.history import history_of
+
+_COLUMNS_SHOWN: Final = 100
+"""Maximum number of columns that a notebook shows."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,11 +105,9 @@ class Table(ReadVerbs, WriteVerbs, EditVerbs, UpkeepVerbs, StreamVerbs):
         lines += [
             f"  {f.name:<{width}}  {f.type}{'  -- ' + f.description if f.description else ''}" for f in schema.fields
         ]
-        unkeyed = "none: equal rows are counted" if self.definition.counting else "none: rows are appended"
-        lines.append(f"key        {', '.join(schema.primary_keys) or unkeyed}")
+        lines.append(f"key        {self._key_text}")
         lines.append(f"partitions {', '.join(schema.partition_keys) or 'none'}")
-        hidden = self.definition.unstored_client if self.options.get(w.LOG_SYSTEM) == "none" else {}  # of its catalog
-        options = sorted((key, value) for key, value in self.options.items() if key not in hidden)
+        options = self._options_set
         lines.append("options" if options else "options    none")
         lines += [f"  {key} = {value}" for key, value in options]
         if latest is None:
@@ -124,6 +130,48 @@ class Table(ReadVerbs, WriteVerbs, EditVerbs, UpkeepVerbs, StreamVerbs):
         ]
         lines += [f"advice     {found}" for found in self.advice()]
         return "\n".join(lines)
+
+    @property
+    def _key_text(self) -> str:
+        unkeyed = "none: equal rows are counted" if self.definition.counting else "none: rows are appended"
+        return ", ".join(self.schema.primary_keys) or unkeyed
+
+    @property
+    def _options_set(self) -> list[tuple[str, str]]:
+        hidden = self.definition.unstored_client if self.options.get(w.LOG_SYSTEM) == "none" else {}  # of its catalog
+        return sorted((key, value) for key, value in self.options.items() if key not in hidden)
+
+    def _repr_html_(self) -> str:
+        """Return columns, keys, options and the newest snapshot, for notebooks. No manifest is read."""
+        return shown(repr(self), self._parts)
+
+    def _parts(self) -> Iterator[str]:
+        schema, latest = self.schema, self.latest_snapshot()
+        if latest is None:
+            check_is_there(self.definition, self.env, latest, f"cannot show '{self.name}'")
+        yield caption_html(self.name)
+        facts = [("path", self.path)] if self.name != self.path else []
+        facts += [("comment", schema.comment)] if schema.comment else []
+        facts += [("key", self._key_text), ("partitions", ", ".join(schema.partition_keys) or "none")]
+        facts += [("snapshot", "none: nothing was written yet" if latest is None else _said_of(latest))]
+        yield facts_html(facts)
+        fields = schema.fields[:_COLUMNS_SHOWN]
+        columns = {
+            "column": [field.name for field in fields],
+            "type": [str(field.type) for field in fields],
+            "comment": [field.description or "" for field in fields],
+        }
+        described = any(columns["comment"])
+        yield rows_html(pa.table(columns) if described else pa.table(columns).drop_columns("comment"))
+        if len(fields) < len(schema.fields):
+            yield note_html(f"the first {len(fields)} of {len(schema.fields):,} columns")
+        if options := self._options_set:
+            yield facts_html(options)
+
+
+def _said_of(latest: Snapshot) -> str:
+    rows = "" if latest.total_record_count is None else f", {counted(latest.total_record_count, 'stored row')}"
+    return f"{latest.id:,}, {latest.commit_kind} at {latest.commit_time:%Y-%m-%d %H:%M:%S} UTC{rows}"
 
 
 for _verbs in Table.__mro__:

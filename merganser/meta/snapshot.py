@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+import pyarrow as pa
+
 from merganser.errors import FormatError
+from merganser.html.tables import caption_html, facts_html, note_html, rows_html, shown
 from merganser.meta.commit_metrics import CommitMetrics
 from merganser.meta.data_file import plain_name
 from merganser.meta.row_counts import RowCounts, counts_in
@@ -89,6 +92,27 @@ class Snapshot:
             f"total_record_count={self.total_record_count}, commit_user={self.commit_user!r}{named})"
         )
 
+    def _repr_html_(self) -> str:
+        """Return the facts of the snapshot, for notebooks."""
+        return shown(repr(self), lambda: (caption_html(f"snapshot {self.id}"), facts_html(self._facts())))
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        yield "commit_kind", self.commit_kind
+        yield "commit_time", f"{self.commit_time:%Y-%m-%d %H:%M:%S} UTC"
+        for name in ("total_record_count", "delta_record_count", "changelog_record_count", "watermark"):
+            if (number := getattr(self, name)) is not None:
+                yield name, f"{number:,}"
+        changed = {"inserted": self.rows_inserted, "updated": self.rows_updated, "deleted": self.rows_deleted}
+        yield from ((f"rows_{verb}", f"{rows:,}") for verb, rows in changed.items() if rows is not None)
+        yield "schema_id", str(self.schema_id)
+        yield "commit_user", self.commit_user
+        if self.commit_identifier != BATCH_IDENTIFIER:
+            yield "commit_identifier", str(self.commit_identifier)
+        if self.operation is not None:
+            yield "operation", self.operation
+        if self.metrics is not None:
+            yield "metrics", ", ".join(f"{name} {seconds:.3f} s" for name, seconds in self.metrics.seconds.items())
+
     @property
     def commit_time(self) -> datetime:
         """When it was committed, in UTC."""
@@ -137,6 +161,26 @@ class Snapshot:
                 out[key] = dict(value) if isinstance(value, Mapping) else value
         out.update(self.unknown)
         return sealed_json(json.dumps(out, indent=2).encode())
+
+
+_SHOWN: Final = 20
+
+
+class Snapshots(tuple[Snapshot, ...]):
+    """Snapshots of a table, oldest first. Notebooks show the newest of them as a table."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return shown(repr(self), self._parts)
+
+    def _parts(self) -> Sequence[str]:
+        names = ("id", "commit_kind", "commit_time", "total_record_count", "delta_record_count", "commit_user")
+        newest = self[-_SHOWN:]
+        rows = pa.table({name: [getattr(one, name) for one in newest] for name in names})
+        number = f"{len(self):,} snapshot{'' if len(self) == 1 else 's'}"
+        more = f"; the newest {_SHOWN} are shown" if len(self) > _SHOWN else ""
+        return rows_html(rows), note_html(f"{number}{more}")
 
 
 _KEYS: Final[dict[str, str]] = {

@@ -1,10 +1,10 @@
-"""A progress bar in a terminal. Loaded when the first one is drawn: Rich takes a tenth of a second."""
+"""A progress bar in a terminal or a notebook. Loaded when the first one is drawn: Rich takes a tenth of a second."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
@@ -12,6 +12,10 @@ from rich.table import Column
 from rich.text import Text
 
 from merganser.progress.sizes import size_text
+from merganser.progress.work import in_notebook
+
+if TYPE_CHECKING:
+    from merganser.progress.notebook import Output
 
 
 class _Bytes(ProgressColumn):
@@ -52,7 +56,8 @@ class Bar:
             transient=True,
         )
         self._task = self._drawn.add_task(title, total=steps if self._in_steps else size_bytes, counted="")
-        self._drawn.start()
+        self._screen = _screen(self._drawn)
+        self._screen.start()
 
     def update(self, done_bytes: int, done_steps: int) -> None:
         """Show how much is done."""
@@ -61,7 +66,16 @@ class Bar:
 
     def stop(self) -> None:
         """Take it off the screen."""
-        self._drawn.stop()
+        self._screen.stop()
+
+
+def _screen(drawn: Progress) -> Progress | Output:
+    """Return what shows progress where this process runs."""
+    if not in_notebook():
+        return drawn
+    from merganser.progress.notebook import Output  # noqa: PLC0415 - IPython, which a kernel has
+
+    return Output(drawn)
 
 
 class Lines:

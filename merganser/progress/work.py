@@ -1,8 +1,8 @@
 """Progress of long work: shown while a person watches, silent otherwise.
 
-Watched is a process whose standard error is a terminal. Work shorter than a second shows nothing; of nested work
-only the outermost is shown, and it leaves no line behind. `MERGANSER_PROGRESS=0` turns it off. Tasks of an engine run
-without a terminal, so the same code is silent there.
+Watched is a process whose standard error is a terminal, and the kernel of a notebook. Work shorter than a second shows
+nothing; of nested work only the outermost is shown, and it leaves no line behind. `MERGANSER_PROGRESS=0` turns it off.
+Tasks of an engine run without a terminal, so the same code is silent there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Progress:
     """Where progress is shown.
 
     Args:
-        stream: what is written to; None: standard error, when it is a terminal.
+        stream: what is written to; None: standard error, when it is a terminal or that of a notebook.
         shown_after: seconds that work takes before it is shown.
     """
 
@@ -76,6 +76,8 @@ def watched(stream: IO[str] | None = None) -> IO[str] | None:
     if stream is not None:
         return stream
     stream = sys.stderr
+    if in_notebook():
+        return stream
     try:
         seen = stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
     except ValueError:  # closed
@@ -83,11 +85,17 @@ def watched(stream: IO[str] | None = None) -> IO[str] | None:
     return stream if seen else None
 
 
+def in_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
+
+
 class StreamLines:
     """One line for each stream that runs, rewritten as the stream goes on.
 
-    Streams run beside what the process does, so the lines step aside for bars, and are not shown while Python waits for
-    a person to type.
+    Streams run beside what the process does, so the lines step aside for bars. They are not shown while Python waits
+    for a person to type, nor in notebooks, whose cells end before the stream does.
 
     Args:
         stream: what is written to; None: standard error, when it is a terminal.
@@ -167,7 +175,7 @@ class StreamLines:
 
 def _asks_a_person() -> bool:
     """Return whether Python reads what a person types: a line below the prompt would get in the way."""
-    return hasattr(sys, "ps1")
+    return hasattr(sys, "ps1") or in_notebook()
 
 
 STREAMS: Final = StreamLines()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -12,12 +13,14 @@ import pyarrow.compute as pc
 
 from merganser.errors import InvalidInputError
 from merganser.expr.predicate import Predicate
+from merganser.html.tables import COLUMNS_MAX
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r
 from merganser.options import write as w
+from merganser.scan.first import first_rows
 from merganser.scan.forms import (
     LOG_OFFSET,
     WHOLE_CHANGES,
@@ -31,7 +34,7 @@ from merganser.scan.gaps import Gap, named
 from merganser.scan.plan import Plan
 from merganser.scan.plan_changes import explained, gaps_in, plan_changes, unless_gone
 from merganser.scan.read import read_split
-from merganser.scan.rows import BATCH_ROWS, Rows, joined, with_schema
+from merganser.scan.rows import BATCH_ROWS, First, Rows, joined, with_schema
 from merganser.scan.scan import Scan
 from merganser.scan.source import (
     Above,
@@ -140,6 +143,14 @@ class Changes(Rows):
         """Return what would be read."""
         return explained(self.table.name, self.plan())
 
+    def _first(self) -> First:
+        narrow = replace(self, columns=self.columns[:COLUMNS_MAX])
+        found = narrow.plan()
+        where = "" if self.where is None else f", where {self.where}"
+        caption = f"changes of {self.table.name}{_range(self.source)}{where}"
+        read = partial(narrow._read, found)
+        return first_rows(caption, found, read, narrow.schema, limit=None, columns=len(self.columns))
+
     def __repr__(self) -> str:
         return f"Changes({self.table.name!r}, {self.source!r})"
 
@@ -147,6 +158,15 @@ class Changes(Rows):
         with self.unless_expired(plan.snapshot):
             for rows in read_split(plan.job, split, self.env.storage):
                 yield with_schema(rows, self.schema)
+
+
+def _range(source: Increment) -> str:
+    """Return which snapshots a source has, for people."""
+    if isinstance(source, Published):
+        end = "the newest" if source.last is None else f"{source.last:,}"
+        return f", snapshots {source.first:,} to {end}" + (f", {source.mode}" if source.mode != "auto" else "")
+    ends = ("nothing" if one is None else f"snapshot {one.id:,}" for one in (source.before, source.after))
+    return " from {} to {}".format(*ends)
 
 
 def gap(

@@ -11,8 +11,10 @@ import pyarrow as pa
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.expr.setting import Setting
 from merganser.expr.text import to_predicate
+from merganser.html.tables import caption_html, note_html, rows_html, shown
 from merganser.options.registry import did_you_mean
 from merganser.schema.arrow import fields_from_arrow
+from merganser.schema.table_schema import CHANGE_KIND
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 65_536
 """Most rows of a batch that is handed out."""
+SHOWN_ROWS = 20
+"""Maximum number of rows that a notebook shows."""
 
 
 def counted(number: int, noun: str) -> str:
@@ -56,6 +60,35 @@ def with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
     """Return tables of `with_schema` as one. Rows that are null in a NOT NULL column make its field nullable."""
     return pa.concat_tables(tables, promote_options="default")
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """The first rows of a read.
+
+    Attributes:
+        caption: what is read.
+        rows: more than `SHOWN_ROWS` if there are more.
+        whole: whether the rows are all if they are fewer: otherwise files were not read.
+        columns: number of columns of the read, of which the rows may have fewer.
+    """
+
+    caption: str
+    rows: pa.Table
+    whole: bool
+    columns: int
+
+    def parts(self) -> tuple[str, str, str]:
+        """Return their HTML."""
+        count = counted(self.rows.num_rows, "row")
+        if self.rows.num_rows > SHOWN_ROWS:
+            note = f"the first {SHOWN_ROWS} rows; there are more"
+        elif self.whole:
+            note = count
+        else:
+            note = f"{count} in the files that were read for this; the others were not read. to_arrow() reads all."
+        shown_rows = rows_html(self.rows.slice(0, SHOWN_ROWS), kinds=CHANGE_KIND.name, columns=self.columns)
+        return caption_html(self.caption), shown_rows, note_html(note)
 
 
 class Rows:
@@ -116,6 +149,14 @@ class Rows:
         """Hand the rows to any library that speaks Arrow's stream interface."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
+    def _first(self) -> First:
+        found = self.to_arrow()
+        return First(repr(self), found, True, found.num_columns)
+
+    def _repr_html_(self) -> str:
+        """Return the first rows, for notebooks."""
+        return shown(repr(self), lambda: self._first().parts())
+
 
 def check_asked_rows(name: str, columns: Any, limit: int | None) -> None:
     """Raise InvalidInputError if `columns` is no list of names, or `limit` no number of rows."""
@@ -168,6 +209,9 @@ class StoredRows(Rows):
     def to_arrow(self) -> pa.Table:
         """Return all rows as one table."""
         return self.make()
+
+    def _first(self) -> First:
+        return replace(super()._first(), caption=self.title)
 
     def __repr__(self) -> str:
         return f"StoredRows({self.title!r})"

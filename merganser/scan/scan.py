@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError
 from merganser.expr.predicate import Predicate
+from merganser.html.tables import COLUMNS_MAX
 from merganser.meta.erased import erasure_of
 from merganser.meta.followed import check_key
 from merganser.meta.kept import has_expired
@@ -21,11 +22,12 @@ from merganser.meta.table_state import MetaReader
 from merganser.options import read as r
 from merganser.options.registry import did_you_mean
 from merganser.rules.gaps import check_can_read
+from merganser.scan.first import first_rows
 from merganser.scan.forms import WHOLE_CHANGES, in_batches, kind_column, shows_rows_of_pairs, single_rows
 from merganser.scan.plan import Plan, plan, unseen_files
 from merganser.scan.plan_changes import explained, plan_changes, unless_gone
 from merganser.scan.read import read_split
-from merganser.scan.rows import BATCH_ROWS, Rows, counted, joined, waiting, with_schema, without_columns
+from merganser.scan.rows import BATCH_ROWS, First, Rows, counted, joined, waiting, with_schema, without_columns
 from merganser.scan.source import Increment, Source, State, is_compacted
 from merganser.scan.split import AnySplit, ReadJob, Split, What
 from merganser.schema import types as t
@@ -195,6 +197,25 @@ class Scan(Rows):
         }
         given = "".join(f", {name}={value!r}" for name, value in chosen.items() if value is not None)
         return f"Scan({self.table.name!r}{given})"
+
+    def _first(self) -> First:
+        narrow = replace(self, columns=self.columns[:COLUMNS_MAX])
+        found = narrow.plan()
+        at = "no snapshot" if found.snapshot is None else f"snapshot {found.snapshot.id}"
+        caption = ", ".join(
+            [
+                self.table.name,
+                "changes" if isinstance(self.source, Increment) else at,
+                *([] if self.where is None else [f"where {self.where}"]),
+                *([] if self.limit is None else [f"limit {self.limit:,}"]),
+            ]
+        )
+
+        def read(split: AnySplit) -> Iterator[pa.Table]:
+            with self.unless_expired(found.snapshot):
+                yield from read_split(found.job, split, self.env.storage)
+
+        return first_rows(caption, found, read, narrow.schema, limit=self.limit, columns=len(self.columns))
 
     @property
     def _shows_changes(self) -> bool:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from merganser.html.tables import caption_html, note_html, shown
 from merganser.meta.snapshot import Snapshot
+from merganser.scan.rows import First, counted
 
 NO_ROWS = pa.schema([]).empty_table()
 
@@ -34,6 +36,18 @@ class Result:
     changes: bool = False
     seconds: float = 0.0
     statement: str = ""
+
+    def _repr_html_(self) -> str | None:
+        """Return the first rows, or what was committed, for notebooks. None on Spark, whose frames show themselves."""
+        return shown(repr(self), self._parts) if isinstance(self.rows, pa.Table) else None
+
+    def _parts(self) -> Sequence[str]:
+        took = f"{self.seconds:.2f} s"
+        if self.has_rows:
+            return (*First(self.statement, self.rows, True, self.rows.num_columns).parts(), note_html(took))
+        done = [f"{counted(rows, 'row')} {verb}" for verb, rows in self.counts.items()]
+        done += [] if self.snapshot is None else [f"snapshot {self.snapshot.id}"]
+        return caption_html(self.statement), note_html(", ".join([*done, took]))
 
 
 def rows_of(names: Sequence[str], rows: Sequence[Sequence[Any]], types: Sequence[pa.DataType] | None = None) -> Result:

@@ -22,6 +22,8 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("progress",),
     # effects, and bytes <-> values; neither knows the other
     ("storage", "codec"),
+    # rows and facts as pages show them
+    ("html",),
     # the files that describe a table
     ("meta",),
     # three kernels that do not know each other
@@ -126,6 +128,7 @@ IMPORTS_IN_FUNCTIONS: Final[dict[str, str]] = {
     "catalogs.open": "SQLAlchemy, an extra",
     "sql.query.views": "datasets of Arrow, which bring pandas: wanted by queries over tables alone",
     "progress.work": "Rich, wanted by long work alone",
+    "progress.bar": "IPython, which the kernel of a notebook has",
     "codec.avro_accelerator": "polars-avro, whose import takes 150 ms, where it pays",
     "storage.paths": "numpy, for the shortest digits of a float partition value",
 }
