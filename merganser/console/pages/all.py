@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from merganser.console.page import Page
-from merganser.console.pages import table, warehouse
+from merganser.console.pages import commits, table, warehouse
 
 PAGES: Final[tuple[Page, ...]] = (
     warehouse.PAGE,
     table.PAGE,
+    commits.PAGE,
 )
