@@ -33,6 +33,8 @@ except ModuleNotFoundError:  # of Windows
 TOKEN_CHARACTERS_MIN: Final = 16
 _FILES: Final = 2048
 """Files of tables that may be open beside connections."""
+_CLOSE_SECONDS: Final = 0.2
+"""Maximum time that a client without a request has to confirm the end of its connection when the server stops."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")
 
@@ -239,6 +241,11 @@ def _connections(service: HttpService) -> type[HttpToolsProtocol]:
         def connection_lost(self, exc: Exception | None) -> None:
             self._disarm()
             super().connection_lost(exc)
+
+        def shutdown(self) -> None:
+            super().shutdown()
+            if self.transport.is_closing():  # no request is in work; over TLS an idle client confirms no close
+                self.loop.call_later(_CLOSE_SECONDS, self.transport.abort)
 
         def data_received(self, data: bytes) -> None:
             if self._in_head:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.catalogs.token_shop import Shop
 from tests.s3_server import new_bucket
 
 pytestmark = [pytest.mark.xdist_group("serve"), pytest.mark.s3]
+_KEYS_LIVE_S = 3
 
 
 @pytest.fixture
@@ -66,40 +68,54 @@ def test_a_client_without_keys_reads_and_writes(shop_of: Callable[..., Shop]) ->
 
 
 def test_keys_are_renewed_in_the_middle_of_reads_and_writes(shop_of: Callable[..., Shop]) -> None:
-    shop = shop_of(2)
+    """A commit, a scan, a file and an upload, beside each other, each longer than keys live."""
+    shop = shop_of(_KEYS_LIVE_S)
     catalog = shop.catalog()
     catalog.create_database("shop")
     table = catalog.create_table("shop.orders", "id BIGINT, text STRING", options={"bucket": "-1"})
-    data = pa.table({"id": range(1000), "text": [str(number) * 100 for number in range(1000)]})
-    with table.writer() as writer:
-        for part in range(5):
-            writer.write(data.slice(200 * part, 200))
-            time.sleep(0.7)
-        writer.commit()
-    assert len(shop.tokens()) >= 2
     for number in range(3):
         table.write(pa.table({"id": [1000 + number], "text": ["x"]}))
-    found, before = [], len(shop.tokens())
-    for batch in table.read().to_batches():
-        found += batch["id"].to_pylist()
-        time.sleep(0.7)
-    assert sorted(found) == list(range(1003))
-    assert len(shop.tokens()) > before
     storage = table.env.storage
     path = next(f"{table.path}/bucket-0/{each.name}" for each in storage.list(f"{table.path}/bucket-0"))
-    with storage.open(path) as file:  # one file, open for longer than its keys live
-        size = file.size()
-        whole = file.read(10)
-        time.sleep(2.2)
-        file.seek(0)
-        assert file.read(size)[:10] == whole
-    sink = storage.writer(f"{table.path}/long.tmp")
-    block = b"x" * (8 << 20)  # a part of an upload
-    for _ in range(3):
-        sink.stream.write(block)
-        time.sleep(1.2)
-    sink.close()
-    assert len(storage.read(f"{table.path}/long.tmp")) == 3 * len(block)
+
+    def commit() -> None:
+        data = pa.table({"id": range(1000), "text": [str(number) * 100 for number in range(1000)]})
+        with table.writer() as writer:
+            for part in range(5):
+                writer.write(data.slice(200 * part, 200))
+                time.sleep(_KEYS_LIVE_S / 4)
+            writer.commit()
+
+    def scan() -> None:
+        found = []
+        for batch in table.read(snapshot=3).to_batches():
+            found += batch["id"].to_pylist()
+            time.sleep(_KEYS_LIVE_S / 2)
+        assert sorted(found) == [1000, 1001, 1002]
+
+    def file() -> None:
+        with storage.open(path) as opened:
+            size = opened.size()
+            whole = opened.read(10)
+            time.sleep(1.1 * _KEYS_LIVE_S)
+            opened.seek(0)
+            assert opened.read(size)[:10] == whole
+
+    def upload() -> None:
+        sink = storage.writer(f"{table.path}/long.tmp")
+        block = b"x" * (8 << 20)  # a part of an upload
+        for _ in range(3):
+            sink.stream.write(block)
+            time.sleep(_KEYS_LIVE_S / 2)
+        sink.close()
+        assert len(storage.read(f"{table.path}/long.tmp")) == 3 * len(block)
+
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(work) for work in (commit, scan, file, upload)]:
+            done.result()
+    assert len(shop.tokens()) > 2
+    assert len(set(shop.tokens())) == 1
+    assert ids(table) == list(range(1003))
 
 
 def test_a_job_of_another_process_asks_for_itself(

@@ -242,7 +242,7 @@ def service() -> Iterator[Callable[[Callable[[str], tuple[int, str]]], str]]:
                 self.wfile.write(text.encode())
 
         made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=made.serve_forever, daemon=True).start()
+        threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         started.append(made)
         return f"http://127.0.0.1:{made.server_address[1]}/ram/"
 

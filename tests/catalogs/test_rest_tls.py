@@ -50,7 +50,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 @pytest.fixture(scope="module")
 def server(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    more = ("--tls-cert", str(files.cert), "--tls-key", str(files.key))
+    """A server that ends although connections of its clients are open: `stop` waits for less than a minute."""
+    more = ("--tls-cert", str(files.cert), "--tls-key", str(files.key), "--stop-within", "60")
     made = Server(tmp_path_factory.mktemp("https"), more=more)
     yield made
     assert made.stop() == 0

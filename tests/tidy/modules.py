@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2] / "merganser"
@@ -30,20 +30,38 @@ class Import:
 
 @dataclass(frozen=True)
 class Module:
-    """One source file: its name, its path, its syntax tree."""
+    """One source file: its name and its path."""
 
     name: str
     path: Path
-    tree: ast.Module
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """The syntax tree, parsed when a test asks for it: all processes collect these tests, and one runs them."""
+        return ast.parse(self.path.read_text(), str(self.path))
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of the tree."""
+        return tuple(ast.walk(self.tree))
 
     @property
     def short(self) -> str:
         """The name below the package; of the package itself, empty."""
         return self.name.removeprefix("merganser").removeprefix(".")
 
-    def imports(self) -> list[Import]:
+    @cached_property
+    def imports(self) -> tuple[Import, ...]:
         """All imports of the file."""
-        return list(_imports(self.tree, inside=False, typing_only=False))
+        return tuple(_imports(self.tree, inside=False, typing_only=False))
+
+
+def last_name(function: ast.expr) -> str:
+    """Return the name that a called expression ends with, and an empty text if it ends with none."""
+    match function:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
 
 
 @cache
@@ -53,18 +71,8 @@ def modules() -> dict[str, Module]:
     for path in sorted(ROOT.rglob("*.py")):
         parts = ["merganser", *path.relative_to(ROOT).with_suffix("").parts]
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found[name] = Module(name, path, ast.parse(path.read_text(), str(path)))
+        found[name] = Module(name, path)
     return found
-
-
-@cache
-def module_names() -> frozenset[str]:
-    """Return the names of all modules, before any is parsed."""
-    names = set()
-    for path in ROOT.rglob("*.py"):
-        parts = ["merganser", *path.relative_to(ROOT).with_suffix("").parts]
-        names.add(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
-    return frozenset(names)
 
 
 def within(short: str, prefix: str) -> bool:
@@ -80,9 +88,7 @@ def _imports(node: ast.AST, *, inside: bool, typing_only: bool) -> Iterator[Impo
         elif isinstance(child, ast.ImportFrom):
             for alias in child.names:
                 whole = f"{child.module}.{alias.name}"
-                yield Import(
-                    whole if whole in module_names() else child.module or "", child.lineno, inside, typing_only
-                )
+                yield Import(whole if whole in modules() else child.module or "", child.lineno, inside, typing_only)
         else:
             function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
             guarded = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from collections.abc import Iterable
 
 from . import layers
 from .modules import modules, within
 
 
-def names_of(node: ast.AST) -> Counter[str]:
+def names_of(parts: Iterable[ast.AST]) -> Counter[str]:
     """Return how often a piece of code mentions each name; imports count for nothing, and `a as b` under both."""
     found: Counter[str] = Counter()
-    for part in ast.walk(node):
+    for part in parts:
         if isinstance(part, ast.Name):
             found[part.id] += 1
         elif isinstance(part, ast.Attribute):
@@ -25,7 +26,7 @@ def names_of(node: ast.AST) -> Counter[str]:
 def without_callers() -> set[str]:
     """Return the functions and classes of `CALLED` that are mentioned by nothing, or by such alone."""
     own = {
-        f"{module.short}.{node.name}": (node.name, names_of(node))
+        f"{module.short}.{node.name}": (node.name, names_of(ast.walk(node)))
         for module in modules().values()
         if any(within(module.short, package) for package in layers.CALLED)
         for node in module.tree.body
@@ -33,7 +34,7 @@ def without_callers() -> set[str]:
     }
     mentions: Counter[str] = Counter()
     for module in modules().values():
-        mentions.update(names_of(module.tree))
+        mentions.update(names_of(module.nodes))
     dead: set[str] = set()
     while True:
         found = {key for key, (name, inner) in own.items() if key not in dead and mentions[name] <= inner[name]}

@@ -25,7 +25,7 @@ ANSWERS = {"sequence_groups": "SEQUENCE_GROUP", "target_file_size_bytes": "TARGE
 def read_by(module: Module) -> set[str]:
     """Return the constants of options that a module mentions."""
     names, homes = {}, set()
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if not isinstance(node, ast.ImportFrom) or not within(node.module or "", "merganser.options"):
             continue
         for alias in node.names:
@@ -34,7 +34,7 @@ def read_by(module: Module) -> set[str]:
             else:
                 names[alias.asname or alias.name] = ANSWERS.get(alias.name, alias.name)
     found = set()
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in homes:
             found.add(ANSWERS.get(node.attr, node.attr))
         elif isinstance(node, ast.Name) and node.id in names:
@@ -61,7 +61,7 @@ def test_kept_options_are_not_read() -> None:
         node.value
         for module in modules().values()
         if not within(module.short, "options")
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     assert sorted(keys & texts) == []

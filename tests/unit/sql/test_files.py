@@ -236,6 +236,7 @@ def test_bounds_of_files_are_no_extremes_of_floats(catalog: mg.Catalog, kind: st
     assert found("SELECT k FROM t WHERE x = (SELECT max(x) FROM t)") == "[(3,)]"
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("kind", ["TIMESTAMP(6)", "TIMESTAMP(9)"])
 def test_times_at_clock_changes_meet_instants_as_on_spark(catalog: mg.Catalog, kind: str) -> None:
     """A constant instant is moved to the wall clock; the later one of two alike is met by instants."""
