@@ -1,12 +1,13 @@
 """What all tests share: random tests take the time they need, and a failure prints how to repeat it.
 
 With `-n 2 --dist loadgroup` (`make test`) two processes share the tests. Those that need Spark stay together in one of
-them, so that there is one session, and those that need HDFS are with them, so that there is one cluster. Those that
-need a broker of Kafka alone stay together, too. A third process makes it slower on two cores: that with Spark is the
-last to end.
+them, so that there is one session, and those that need HDFS are with them, so that there is one cluster. Tests marked
+`spark(session=False)` start Spark in processes of their own, and run in either one. Those that need a broker of Kafka
+alone stay together, too. A third process makes it slower on two cores: that with Spark is the last to end.
 
 Of a test that is marked `campaign(part)` a part of its cases runs, on each day another one: with a part of 1/7, all of
-them within seven days. `MERGANSER_DAY=2026-05-31` runs the parts of that day, and `--whole` all cases (`make whole`).
+them within seven days. Slow ones say with `first` on which day theirs is. `MERGANSER_DAY=2026-05-31` runs the parts of
+that day, and `--whole` all cases (`make whole`).
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
         items[:] = [item for item in items if id(item) not in left_out]
     for item in items:
-        if item.get_closest_marker("spark") or item.get_closest_marker("hdfs"):
+        spark = item.get_closest_marker("spark")
+        if (spark is not None and spark.kwargs.get("session", True)) or item.get_closest_marker("hdfs"):
             item.add_marker(pytest.mark.xdist_group("spark"))  # those that need both share a cluster with the others
         elif item.get_closest_marker("broker"):
             item.add_marker(pytest.mark.xdist_group("broker"))
@@ -113,5 +115,5 @@ def _left_out(items: list[pytest.Item]) -> set[int]:
     for name, cases in campaigns.items():
         mark = cases[0].get_closest_marker("campaign")
         assert mark is not None
-        left_out |= set(map(id, cases)) - set(map(id, part_of(cases, mark.args[0], name, day())))
+        left_out |= set(map(id, cases)) - set(map(id, part_of(cases, mark.args[0], name, day(), **mark.kwargs)))
     return left_out

@@ -21,12 +21,14 @@ def day() -> date:
     return date.fromisoformat(os.environ["MERGANSER_DAY"])
 
 
-def part_of(cases: Sequence[T], part: float, name: str, day: date) -> list[T]:
+def part_of(cases: Sequence[T], part: float, name: str, day: date, first: int | None = None) -> list[T]:
     """Return the cases of a campaign that run on a day. With a part of 1/7, each case runs once in seven days.
 
     Args:
         name: of the campaign; the order of its cases is drawn with it.
+        first: which part runs on day 0; None: drawn with the name, so that campaigns with fewer cases than days do not
+            all have them on the same day. Slow campaigns say it: the draw may put all of them on one day.
     """
     days, rng = round(1 / part), random.Random(name)
-    first = rng.randrange(days)  # campaigns with fewer cases than days do not all have them on the same day
-    return rng.sample(cases, len(cases))[(first + day.toordinal()) % days :: days]
+    drawn = rng.randrange(days)
+    return rng.sample(cases, len(cases))[((drawn if first is None else first) + day.toordinal()) % days :: days]

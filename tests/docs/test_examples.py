@@ -70,7 +70,8 @@ def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pyt
     run_page(page)
 
 
-@pytest.mark.spark
+@pytest.mark.spark(session=False)
+@pytest.mark.slow
 def test_the_examples_of_pages_with_spark_run(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """One process runs a third of the pages, or all of them: a page that builds a session gets the one that runs."""
     pages = [parameters.values[0] for parameters in _pages(spark=True)]

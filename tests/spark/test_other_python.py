@@ -17,7 +17,7 @@ import pytest
 
 from tests.spark.conftest import ROOT
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.spark(session=False)
 
 _SCRIPT = """
 import os

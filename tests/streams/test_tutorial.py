@@ -21,7 +21,7 @@ PROGRAM = re.compile(r"^```python (\w+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTA
 KILLED_AFTER_SNAPSHOTS = 2
 SECONDS_MAX = 300
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark(session=False), pytest.mark.slow]
 
 
 @pytest.mark.campaign(1 / 3)

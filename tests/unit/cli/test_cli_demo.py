@@ -16,7 +16,7 @@ from merganser.errors import NotFoundError
 COMMAND = [sys.executable, "-c", "from merganser.cli.main import main; main()", "demo", "--cores", "2"]
 
 
-@pytest.mark.spark
+@pytest.mark.spark(session=False)
 @pytest.mark.slow
 def test_the_demo_runs_and_agrees_with_pandas(tmp_path: Path) -> None:
     ran = subprocess.run(COMMAND, cwd=tmp_path, env=_environment(), capture_output=True, text=True, check=False)
