@@ -33,6 +33,7 @@ from merganser.cli.check_command import check, doctor
 from merganser.cli.demo_command import demo
 from merganser.cli.serve_command import serve_catalog, serve_stream, ui
 from merganser.cli.sql_command import sql
+from merganser.cli.top_command import top
 from merganser.errors import MerganserError
 
 _COLLECTED_AFTER: Final = 50_000
@@ -76,6 +77,7 @@ def merganser(
 
 app.command("demo")(demo)
 app.command("sql")(sql)
+app.command("top")(top)
 for _name, _command in (
     *commands_catalog.COMMANDS,
     *commands_rows.COMMANDS,
