@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from merganser.console.page import Page
-from merganser.console.pages import commits, table, warehouse
+from merganser.console.pages import commits, diff, table, warehouse
 
 PAGES: Final[tuple[Page, ...]] = (
     warehouse.PAGE,
     table.PAGE,
     commits.PAGE,
+    diff.PAGE,
 )

@@ -1,0 +1,265 @@
+"""What differs between two snapshots of a table: columns, options, files by bucket, and the first changed rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final
+from urllib.parse import quote
+
+from merganser.console import html
+from merganser.console.history import Line, Step, step_of
+from merganser.console.page import Asked, Page, paged
+from merganser.errors import InvalidInputError, MerganserError
+from merganser.handle.table import Table
+from merganser.meta.data_file import DELETE, ManifestEntry
+from merganser.meta.schemas import SchemaStore
+from merganser.meta.snapshot import Snapshot
+from merganser.meta.table_state import MetaReader
+from merganser.progress.sizes import size_text
+from merganser.schema.table_schema import TableSchema
+
+_ROWS: Final = 50
+_COLUMNS_MAX: Final = 100
+_BYTES_MAX: Final = 64 << 20
+"""Maximum size of files that differ between two states of which rows are compared: about a second of work."""
+_STEPS_MAX: Final = 64
+_KINDS: Final = {"+I": "good", "+U": "good", "-U": "bad", "-D": "bad"}
+
+
+@dataclass(frozen=True, slots=True)
+class BucketStep:
+    """What changed in a bucket.
+
+    Attributes:
+        partition: such as "day=2026-01-01", or "" if the table has none.
+    """
+
+    partition: str
+    bucket: int
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What changed in the files: the whole and by bucket, those with most rows first."""
+
+    whole: Step
+    buckets: tuple[BucketStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A value of a changed row; `differs` from the row before or after it."""
+
+    text: str
+    is_null: bool
+    differs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """The first rows that changed.
+
+    Attributes:
+        rows: the kind of each, the mark of the kind, and its cells.
+        note: what is to be known of them, or why there are none; "" if there is nothing to say.
+        more: whether more rows changed than are shown.
+        hidden: how many columns are not shown.
+    """
+
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, str, tuple[Cell, ...]], ...] = ()
+    note: str = ""
+    more: bool = False
+    hidden: int = 0
+
+
+def view(asked: Asked) -> Mapping[str, Any]:
+    """Return what differs between two snapshots, `from` the older one; each is an id or the name of a tag."""
+    table = asked.table
+    line = Line(asked, table)
+    before, after = _asked_for(asked, line)
+    if after is None:
+        return {"before": None, "after": None, "quote": quote}
+    files = _kept(asked, "files", before, after, lambda: _files(line, before, after))
+    schemas = [_schema(table, each) for each in (before, after)]
+    return {
+        "before": before,
+        "after": after,
+        "whole": files.whole,
+        "buckets": paged(list(files.buckets), asked),
+        "columns": _column_changes(*schemas),
+        "options": _option_changes(*schemas),
+        "changed": _kept(asked, "rows", before, after, lambda: _rows(table, line, before, after, files.whole)),
+        "is_partitioned": bool(table.partition_by),
+        "earlier": before.id if before is not None and before.id - 1 in line and before.id + 1 == after.id else None,
+        "later": after.id + 1 if after.id + 1 in line else None,
+        "quote": quote,
+    }
+
+
+def _asked_for(asked: Asked, line: Line) -> tuple[Snapshot | None, Snapshot | None]:
+    """Return the older and the newer of the snapshots that are asked for."""
+    last = asked.text("to")
+    after = line.resolve(last) if last else line.table.latest_snapshot()
+    if after is None:
+        return None, None
+    first = asked.text("from")
+    if first:
+        before: Snapshot | None = line.resolve(first)
+    else:
+        before = line.store.get(after.id - 1) if after.id > 1 else None
+        if before is None and after.id > 1:
+            raise InvalidInputError(
+                f"snapshot {after.id - 1} of '{line.table.name}' has expired, so what snapshot {after.id} changed is "
+                "only known from a tag before it: give the tag as 'from'."
+            )
+    if before is not None and (before.id, before.time_millis) > (after.id, after.time_millis):
+        before, after = after, before
+    return before, after
+
+
+def _kept(asked: Asked, what: str, before: Snapshot | None, after: Snapshot, make: Any) -> Any:
+    ends = (None if before is None else before.delta_manifest_list, after.delta_manifest_list)
+    return asked.known.get((what, asked.table_name, asked.table.path, *ends), make)
+
+
+# files
+
+
+def _files(line: Line, before: Snapshot | None, after: Snapshot) -> Files:
+    table, by_bucket = line.table.definition, defaultdict[tuple[bytes, int], list[ManifestEntry]](list)
+    entries = _net(line, before, after)
+    for entry in entries:
+        by_bucket[entry.partition, entry.bucket].append(entry)
+    names = {partition: table.partition_shown(partition) for partition in {partition for partition, _ in by_bucket}}
+    found = [BucketStep(names[key[0]], key[1], step_of(some)) for key, some in by_bucket.items()]
+    found.sort(key=lambda each: (-each.step.rows_in - each.step.rows_out, each.partition, each.bucket))
+    return Files(step_of(entries), tuple(found))
+
+
+def _net(line: Line, before: Snapshot | None, after: Snapshot) -> list[ManifestEntry]:
+    """Return the files that one of two states has alone, as entries of manifests."""
+    reader = MetaReader(line.paths, line.table.env, line.table.name)
+    start = 0 if before is None else before.id
+    steps = range(start + 1, after.id + 1)
+    if len(steps) <= _STEPS_MAX and all(number in line for number in steps) and (not start or start in line):
+        snapshots = line.snapshots(steps)
+        if len(snapshots) == len(steps):
+            return _netted(chain.from_iterable(reader.delta(each) for each in snapshots))
+    old = [] if before is None else [*reader.state(before).live]
+    new = [*reader.state(after).live]
+    there = {entry.identity for entry in old}
+    still = {entry.identity for entry in new}
+    gone = [_removed(entry) for entry in old if entry.identity not in still]
+    return gone + [entry for entry in new if entry.identity not in there]
+
+
+def _netted(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+    """Return entries without files that came and went, or went and came back."""
+    found: dict[tuple[object, ...], ManifestEntry] = {}
+    for entry in entries:
+        other = found.pop(entry.identity, None)
+        if other is None or other.kind == entry.kind:
+            found[entry.identity] = entry
+    return list(found.values())
+
+
+def _removed(entry: ManifestEntry) -> ManifestEntry:
+    return ManifestEntry(DELETE, entry.partition, entry.bucket, entry.total_buckets, entry.file)
+
+
+# columns and options
+
+
+def _schema(table: Table, snapshot: Snapshot | None) -> TableSchema | None:
+    if snapshot is None:
+        return None
+    return SchemaStore(table.definition.paths, table.env).load(snapshot.schema_id).shown
+
+
+def _column_changes(before: TableSchema | None, after: TableSchema | None) -> list[tuple[str, str]]:
+    """Return a mark and a sentence for each change of a column, or of the keys."""
+    if before is None or after is None or before.id == after.id:
+        return []
+    old, new = ({field.id: field for field in schema.fields} for schema in (before, after))
+    told = [("good", f"column '{new[i].name}' {new[i].type} was added") for i in new if i not in old]
+    told += [("bad", f"column '{old[i].name}' {old[i].type} was dropped") for i in old if i not in new]
+    for a, b in ((old[i], new[i]) for i in new if i in old):
+        if a.name != b.name:
+            told.append(("warn", f"column '{a.name}' was renamed to '{b.name}'"))
+        if a.type != b.type:
+            told.append(("warn", f"column '{b.name}' was {a.type} and is {b.type}"))
+        if a.description != b.description:
+            told.append(("plain", f"the comment of column '{b.name}' was changed"))
+    both = [i for i in old if i in new]
+    if both != [i for i in new if i in old]:
+        told.append(("plain", "columns were moved"))
+    for what, was, now in (
+        ("primary key", before.primary_keys, after.primary_keys),
+        ("partition columns", before.partition_keys, after.partition_keys),
+    ):
+        if was != now:
+            told.append(("warn", f"the {what}: {', '.join(was) or 'none'} before, {', '.join(now) or 'none'} after"))
+    if before.comment != after.comment:
+        told.append(("plain", "the comment of the table was changed"))
+    return told
+
+
+def _option_changes(before: TableSchema | None, after: TableSchema | None) -> list[tuple[str, str | None, str | None]]:
+    """Return each option that changed, with its values; None: it was not set."""
+    if before is None or after is None:
+        return []
+    old, new = dict(before.options.items()), dict(after.options.items())
+    return [(key, old.get(key), new.get(key)) for key in sorted(old | new) if old.get(key) != new.get(key)]
+
+
+# rows
+
+
+def _rows(table: Table, line: Line, before: Snapshot | None, after: Snapshot, whole: Step) -> ChangedRows:
+    """Return the first changed rows, or why they are not known."""
+    if after.id not in line or (before is not None and before.id not in line):
+        return ChangedRows(note="Rows are compared between snapshots that have not expired; of tags only files are.")
+    if before is not None and before.id == after.id:
+        return ChangedRows()
+    size = whole.bytes_in + whole.bytes_out
+    mode, note = "diff", ""
+    if size > _BYTES_MAX:
+        mode = "auto"
+        note = (
+            f"The two states differ in {size_text(size)} of files, and rows are compared up to "
+            f"{size_text(_BYTES_MAX)}. These are the first rows as commits published them."
+        )
+    try:
+        changes = table.changes(1 if before is None else before.id + 1, after.id, mode=mode)
+        found: list[dict[str, Any]] = []
+        for batch in changes.to_batches():
+            found += batch.slice(0, _ROWS + 1 - len(found)).to_pylist()
+            if len(found) > _ROWS:
+                break
+    except MerganserError as error:
+        return ChangedRows(note=f"The changed rows cannot be told: {error.message}")
+    kind, *columns = changes.schema.names
+    shown = columns[:_COLUMNS_MAX]
+    rows = []
+    for i, row in enumerate(found[:_ROWS]):
+        other = _partner(found, i, kind)
+        cells = tuple(
+            Cell(html.shown(row[name]), row[name] is None, other is not None and other[name] != row[name])
+            for name in shown
+        )
+        rows.append((row[kind], _KINDS.get(row[kind], "plain"), cells))
+    return ChangedRows(tuple(shown), tuple(rows), note, len(found) > _ROWS, len(columns) - len(shown))
+
+
+def _partner(rows: Sequence[Mapping[str, Any]], i: int, kind: str) -> Mapping[str, Any] | None:
+    """Return the other row of an update: the one after it follows the one before it."""
+    at, wanted = (i + 1, "+U") if rows[i][kind] == "-U" else (i - 1, "-U") if rows[i][kind] == "+U" else (-1, "")
+    return rows[at] if 0 <= at < len(rows) and rows[at][kind] == wanted else None
+
+
+PAGE: Final = Page("diff", "/t/{table}/diff", view)
