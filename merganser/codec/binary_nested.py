@@ -84,8 +84,9 @@ def encode_row(values: Sequence[Stored], kinds: Sequence[t.DataType]) -> bytes:
         raise InvalidInputError(f"cannot encode a row: it has {len(values)} values for {len(kinds)} types")
     header = header_bytes(len(kinds))
     out = bytearray(header + 8 * len(kinds))
+    at = header - 8
     for i, (value, kind) in enumerate(zip(values, kinds, strict=True)):
-        at = header + 8 * i
+        at += 8
         if value is None:
             out[(i + 8) >> 3] |= 1 << (i & 7)
             reserved = reserved_bytes(kind)
@@ -99,28 +100,24 @@ def encode_row(values: Sequence[Stored], kinds: Sequence[t.DataType]) -> bytes:
 
 def _put(out: bytearray, at: int, value: Any, kind: t.DataType) -> None:
     """Write a value that is not null into the slot at `at`, and its area at the end of `out`."""
+    form = _FORMATS.get(type(kind))
     try:
-        _put_unchecked(out, at, value, kind)
+        if form is not None:
+            form.pack_into(out, at, math.nan if value != value else value)  # one NaN: its payload must not split a key
+        elif isinstance(kind, TEXT):
+            _put_text(out, at, value.encode())
+        elif isinstance(kind, BINARY):
+            _put_text(out, at, bytes(memoryview(value)))
+        elif isinstance(kind, t.Decimal):
+            _put_decimal(out, at, unscaled(value, kind.scale), kind)
+        elif isinstance(kind, TIMESTAMPS):
+            _put_timestamp(out, at, value, kind.precision)
+        else:
+            _put_area(out, at, encode_nested(value, kind))
     except MerganserError:
         raise  # a value inside this one has named itself already
     except (struct.error, TypeError, AttributeError, OverflowError, ValueError) as error:
         raise InvalidInputError(f"cannot encode {value!r:.100} as {kind}: {error}") from error
-
-
-def _put_unchecked(out: bytearray, at: int, value: Any, kind: t.DataType) -> None:
-    form = _FORMATS.get(type(kind))
-    if form is not None:
-        form.pack_into(out, at, math.nan if value != value else value)  # one NaN: its payload must not split a key
-    elif isinstance(kind, TEXT):
-        _put_text(out, at, value.encode())
-    elif isinstance(kind, BINARY):
-        _put_text(out, at, bytes(memoryview(value)))
-    elif isinstance(kind, t.Decimal):
-        _put_decimal(out, at, unscaled(value, kind.scale), kind)
-    elif isinstance(kind, TIMESTAMPS):
-        _put_timestamp(out, at, value, kind.precision)
-    else:
-        _put_area(out, at, encode_nested(value, kind))
 
 
 def _put_text(out: bytearray, at: int, text: bytes) -> None:

@@ -357,7 +357,9 @@ class OrcFileWriter:
                 f"cannot write ORC with compression {options.compression!r}: choose one of {', '.join(sorted(_CODECS))}"
             )
         self._groups = RowGroups(fields, options)
-        self._schema = pa.schema([f.with_type(_without_time(f.type)) for f in schema_with_ids(fields, _FIELD_ID)])
+        self._schema = pa.schema(
+            [f.with_type(_without_time(f.type)) for f in schema_with_ids(tuple(fields), _FIELD_ID)]
+        )
         # A stripe ends after the batch that fills it. With the least size every batch does that filled a block, as
         # the library counts no other bytes; and groups are batches.
         self._sink = _LastingSink(sink)

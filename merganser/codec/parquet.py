@@ -36,7 +36,7 @@ from merganser.codec.parquet_pages import Kept, is_alike
 from merganser.codec.parquet_where import read_where, undamaged_leaves
 from merganser.codec.physical import decoding, exact_table, unit_factor
 from merganser.codec.row_groups import RowGroups, WriteFormat, schema_with_ids
-from merganser.codec.stored import Stored, arrow_to_stored
+from merganser.codec.stored import arrow_to_stored
 from merganser.errors import FormatError, InvalidInputError, InvariantError, UnsupportedError
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, fields_from_arrow, timestamp_unit
@@ -477,8 +477,8 @@ class ParquetFileWriter:
         self._name = options.file_name
         noted = None if self._name is None else options.sorted_by
         self._sorted_by = next((f for f in fields if f.name == noted and group_bounds.can_note(f.type)), None)
-        self._lows: list[Stored] = []
-        self._highs: list[Stored] = []
+        self._lows: list[pa.Scalar] = []
+        self._highs: list[pa.Scalar] = []
         self._zero = None if self._name is None else options.often_zero
 
     def write(self, table: pa.Table) -> None:
@@ -507,7 +507,9 @@ class ParquetFileWriter:
     def _notes(self) -> dict[str, str]:
         notes = {}
         if self._sorted_by is not None and len(self._lows) > 1:  # the manifest knows the bounds of a whole file
-            bounds = group_bounds.encode(self._sorted_by.name, self._sorted_by.type, self._lows, self._highs)
+            kind = self._sorted_by.type
+            lows, highs = ([arrow_to_stored(end, kind) for end in ends] for ends in (self._lows, self._highs))
+            bounds = group_bounds.encode(self._sorted_by.name, kind, lows, highs)
             if bounds is not None:
                 notes[group_bounds.KEY] = bounds
         if self._zero is not None:
@@ -525,8 +527,8 @@ class ParquetFileWriter:
             self._zero = None
         if self._sorted_by is not None:
             column = group.column(self._sorted_by.name)
-            self._lows.append(arrow_to_stored(column[0], self._sorted_by.type))
-            self._highs.append(arrow_to_stored(column[-1], self._sorted_by.type))
+            self._lows.append(column[0])
+            self._highs.append(column[-1])
 
     def _open(self, first: pa.Table | None) -> pq.ParquetWriter:
         dictionaries, deltas = _encodings(self._fields, first)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -58,6 +59,7 @@ class RowGroups:
 
     def __init__(self, fields: Sequence[t.Field], options: WriteFormat) -> None:
         self.schema: Final = arrow_schema(fields)
+        self._nested = any(t.is_nested(field.type) for field in fields)
         self._options = options
         self._waiting: list[pa.Table] = []
         self._rows = 0
@@ -76,7 +78,8 @@ class RowGroups:
             )
         if not table.num_rows:
             return
-        table = pa.Table.from_arrays([with_values_under_nulls(c) for c in table.columns], schema=self.schema)
+        if self._nested:
+            table = pa.Table.from_arrays([with_values_under_nulls(c) for c in table.columns], schema=self.schema)
         self._waiting.append(table)
         self._rows += table.num_rows
         self._bytes += table.nbytes
@@ -104,7 +107,8 @@ def _listed(schema: pa.Schema) -> str:
     return ", ".join(f"{f.name} {f.type}{'' if f.nullable else ' not null'}" for f in schema)
 
 
-def schema_with_ids(fields: Sequence[t.Field], key: str) -> pa.Schema:
+@lru_cache(maxsize=256)
+def schema_with_ids(fields: tuple[t.Field, ...], key: str) -> pa.Schema:
     """Return the Arrow schema of columns with an id on every part, as field metadata under `key`.
 
     Elements, keys and values have no id in the table's schema. Theirs follow from the field that holds them and

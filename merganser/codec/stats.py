@@ -28,12 +28,19 @@ import pyarrow.compute as pc
 
 from merganser.codec.binary_row import EMPTY_ROW as EMPTY_ROW
 from merganser.codec.binary_row import deserialize, serialize
-from merganser.codec.stored import BINARY, TEXT, Stored, arrow_to_stored, plain, scaled, sort_key
+from merganser.codec.stored import BINARY, TEXT, TIMESTAMPS, Stored, arrow_to_stored, plain, scaled, sort_key
 from merganser.errors import FormatError, InvalidInputError
 from merganser.schema import types as t
 from merganser.schema.spans import edges
 
 _TRUNCATE: Final = re.compile(r"truncate\(\s*(\d{1,9})\s*\)")
+_WHOLE: Final[dict[type[t.DataType], pa.DataType]] = {
+    t.TinyInt: pa.int8(),
+    t.SmallInt: pa.int16(),
+    **dict.fromkeys((t.Int, t.Date, t.Time), pa.int32()),
+    **dict.fromkeys((t.BigInt, *TIMESTAMPS), pa.int64()),
+}
+"""Integers that hold the stored values of a type, as many bits wide as its Arrow type."""
 _WORD_DIGITS_MAX: Final = 18
 """Digits of the widest decimals that one word of 64 bits holds."""
 
@@ -134,18 +141,28 @@ def column_stats(column: pa.Array | pa.ChunkedArray, kind: t.DataType) -> Column
     parts = [_bounds(plain(chunk, kind), kind) for chunk in chunks if chunk.null_count < len(chunk)]
     if any(low is None for low, _ in parts):
         return ColumnStats(None, None, nulls)
-    low, high = _widest([p[0] for p in parts], [p[1] for p in parts], kind)
+    low, high = parts[0] if len(parts) == 1 else _widest([p[0] for p in parts], [p[1] for p in parts], kind)
     return ColumnStats(low, high, nulls)
 
 
 def _bounds(array: pa.Array, kind: t.DataType) -> tuple[Stored, Stored]:
     """Return the smallest and largest value of an array that holds one; None, None when a NaN is among them."""
+    width = _WHOLE.get(type(kind))
+    if width is not None:
+        numbers = array.view(width)
+        if array.null_count:
+            found = pc.min_max(numbers).as_py()
+            return found["min"], found["max"]
+        values = numbers.to_numpy()  # a call of Arrow takes longer than to look at few numbers twice
+        return int(np.minimum.reduce(values)), int(np.maximum.reduce(values))
     if not array.null_count and isinstance(kind, (t.Float, t.Double)):
         values = array.to_numpy()
         low, high = float(values.min()), float(values.max())  # both are NaN when a value is
         return (None, None) if low != low else (low or -0.0, high or 0.0)
     if isinstance(kind, (t.Float, t.Double)) and pc.any(pc.is_nan(array)).as_py():
         return None, None
+    if isinstance(kind, t.Boolean):
+        return array.true_count + array.null_count == len(array), array.true_count > 0
     if isinstance(kind, t.Decimal) and kind.precision <= _WORD_DIGITS_MAX:
         counts = _counts(array)
         return scaled(int(counts.min()), kind.scale), scaled(int(counts.max()), kind.scale)
@@ -242,10 +259,9 @@ def encode_stats(stats: Sequence[ColumnStats], kinds: Sequence[t.DataType]) -> S
     Raises:
         InvalidInputError: a bound is no value of its type, or stats and kinds differ in number.
     """
-    nullable = [kind.with_nullable(True) for kind in kinds]
     return SimpleStats(
-        serialize([s.min for s in stats], nullable),
-        serialize([s.max for s in stats], nullable),
+        serialize([s.min for s in stats], kinds),
+        serialize([s.max for s in stats], kinds),
         tuple(s.null_count for s in stats),
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 import pyarrow as pa
 
@@ -72,13 +73,14 @@ class FileLayout:
         fields = [f if f.name not in names else replace(f, type=loosened(f.type)) for f in self.value_fields]
         return replace(self, value_fields=tuple(fields))
 
-    @property
+    @cached_property
     def fields(self) -> tuple[t.Field, ...]:
         """All physical columns, in order."""
         system = (SEQUENCE_NUMBER, VALUE_KIND) if self.keyed else ()
         return self.key_fields + system + self.value_fields
 
 
+@lru_cache(maxsize=256)
 def file_layout(table: TableDef, level: int = 0) -> FileLayout:
     """Return how files of a level are written."""
     options = table.options

@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import Final, Literal, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from merganser.codec.binary_row import arrow_to_stored, serialize
 from merganser.codec.data_format import FileWriter, open_writer
@@ -158,9 +157,9 @@ class RollingWriter:
     def _take_nulls_of(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> None:
         """Begin a file that declares columns nullable if rows are null in columns that are declared NOT NULL."""
         names = set()
-        for field, column in zip(self._schema, columns, strict=True):
-            inside = pa.types.is_nested(field.type) and field.name not in self._loose
-            if (not field.nullable and column.null_count) or (inside and has_seen_nulls(column)):
+        for field, column in zip(self._layout.fields, columns, strict=True):
+            inside = t.is_nested(field.type) and field.name not in self._loose
+            if (not field.type.nullable and column.null_count) or (inside and has_seen_nulls(column)):
                 names.add(field.name)
         names -= {field.name for field in self._layout.key_fields} | set(self._table.key)
         if names:
@@ -168,7 +167,7 @@ class RollingWriter:
                 self._finish()
             self._layout = self._layout.with_nullable(names)
             self._loose |= names
-            self._schema = pa.schema([f.with_nullable(True) if f.name in names else f for f in self._schema])
+            self._schema = arrow_schema(self._layout.fields)
 
     def close(self) -> tuple[DataFile, ...]:
         """Finish the last file and return all of them. They are durable."""
@@ -212,9 +211,11 @@ class RollingWriter:
                 in_manifest_max_bytes=self._layout.index_in_manifest_max_bytes,
             )
             made = self._open.finish(self._level, self._source, self._env.now_ms())
+        if beside or embedded is not None:
+            made = replace(made, extra_files=beside, embedded_index=embedded)
         if self._open.beside is not None:
             self._open.beside.finish(join(self._directory, made.name), made.size)
-        self._done.append(replace(made, extra_files=beside, embedded_index=embedded))
+        self._done.append(made)
         _OPEN.discard(self._open)
         self._open = None
 
@@ -300,18 +301,16 @@ class _OpenFile:
             if not self.rows:
                 self._first = self._key(key, 0)
             self._last = self._key(key, rows.num_rows - 1)
-            bounds = pc.min_max(rows.column(SEQUENCE_NUMBER.name)).as_py()
-            low, high = self._sequences or (bounds["min"], bounds["max"])
-            self._sequences = (min(low, bounds["min"]), max(high, bounds["max"]))
-            kinds = rows.column(VALUE_KIND.name)
-            self._deletes += pc.sum(
-                pc.bit_wise_and(kinds, pa.scalar(1, pa.int8()))
-            ).as_py()  # -U and -D are the odd kinds
+            numbers = rows.column(SEQUENCE_NUMBER.name).to_numpy()
+            low, high = self._sequences or (numbers[0], numbers[0])
+            self._sequences = (int(min(low, numbers.min())), int(max(high, numbers.max())))
+            self._deletes += row_kind.retractions(rows.column(VALUE_KIND.name))
         self.rows += rows.num_rows
-        for i, (field, mode) in enumerate(zip(self._layout.value_fields, self._layout.stats_modes, strict=True)):
+        fields, columns = self._layout.value_fields, rows.columns[-len(self._stats) :]
+        for i, (field, column, mode) in enumerate(zip(fields, columns, self._layout.stats_modes, strict=True)):
             if mode.name == "none" and field.name not in self._table.key:
                 continue
-            more = column_stats(rows.column(field.name), field.type)
+            more = column_stats(column, field.type)
             known = self._stats[i]
             self._stats[i] = more if known is None else merge_stats(known, more, field.type)
 

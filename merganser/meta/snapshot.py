@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
@@ -257,8 +258,9 @@ def same_snapshot(a: Snapshot, b: Snapshot) -> bool:
     )
 
 
+@lru_cache(maxsize=64)
 def snapshot_from_json(data: bytes, path: str) -> Snapshot:
-    """Return the snapshot of a file's bytes.
+    """Return the snapshot of a file's bytes. A commit reads the same snapshot three times.
 
     Raises:
         FormatError: not a snapshot of version 3; names the path and what is wrong.

@@ -68,7 +68,7 @@ class TableDef:
         """Whether it has no key and counts equal rows; see `TableSchema.counting`."""
         return self.schema.counting
 
-    @property
+    @cached_property
     def bucket(self) -> int:
         """The bucket option: n fixed; -1 dynamic (with a key) or unaware (without); -2 postponed."""
         return self.options.get(w.BUCKET)

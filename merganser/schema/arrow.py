@@ -76,6 +76,11 @@ def arrow_field(field: t.Field) -> pa.Field:
 
 def arrow_schema(fields: Sequence[t.Field]) -> pa.Schema:
     """Return the Arrow schema of columns, in their order."""
+    return _arrow_schema(tuple(fields))
+
+
+@lru_cache(maxsize=256)
+def _arrow_schema(fields: tuple[t.Field, ...]) -> pa.Schema:
     return pa.schema([arrow_field(f) for f in fields])
 
 
@@ -90,6 +95,8 @@ def in_types(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     Rows of old files may be null in parts of values that are NOT NULL now. Arrow casts no such column, not even to its
     own type.
     """
+    if rows.schema.equals(schema):
+        return rows
     pairs = zip(rows.columns, schema, strict=True)
     columns = [column if column.type == field.type else column.cast(field.type) for column, field in pairs]
     return pa.Table.from_arrays(columns, schema=schema)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-FEW_ROWS: Final = 1_000
+FEW_ROWS: Final = 4_096
 """Below it the calls cost more than a look at each value."""
 
 _BLOCK_ROWS: Final = 16_384

@@ -271,6 +271,9 @@ def levels(kind: DataType) -> int:
     return deepest
 
 
+_NESTED: Final = (Array, Map, Multiset, Row, Variant, Vector)
+
+
 def is_nested(kind: DataType) -> bool:
     """Return whether values of the type are containers (no order, no key, no min and max)."""
-    return isinstance(kind, Array | Map | Multiset | Row | Variant | Vector)
+    return isinstance(kind, _NESTED)

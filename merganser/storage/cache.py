@@ -97,12 +97,15 @@ def weight_of(values: Sequence[Any], count: int | None = None) -> int:
 
 def _size_of(value: Any, seen: set[int]) -> int:
     """Return the bytes of a value and its parts, less those seen before: what values share is in memory once."""
-    if id(value) in seen:
-        return 0
-    seen.add(id(value))
-    size = sys.getsizeof(value)
-    if isinstance(value, tuple | list):
-        size += sum([_size_of(part, seen) for part in value])
-    elif (names := getattr(type(value), "__dataclass_fields__", None)) is not None:
-        size += sum([_size_of(getattr(value, name), seen) for name in names])
+    size, waiting = 0, [value]
+    while waiting:  # without a call for each part: an entry of a manifest has fifty
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        size += sys.getsizeof(part)
+        if isinstance(part, tuple | list):
+            waiting += part
+        elif (names := getattr(type(part), "__dataclass_fields__", None)) is not None:
+            waiting += [getattr(part, name) for name in names]
     return size

@@ -266,6 +266,8 @@ class LocalStorage:
 
     def _in_directory(self, path: str, make: Callable[[], T]) -> T:
         """Make a file and its directory; make the directory again if another process removes it while it is empty."""
+        with contextlib.suppress(FileNotFoundError):  # mostly the directory is there
+            return make()
 
         def made() -> T:
             self._make_directory(os.path.dirname(path))
@@ -332,6 +334,8 @@ class LocalSink:
 
     def tail(self, size: int) -> bytes:
         self.stream.flush()
+        if len(self._summed.last) >= min(size, self.size):
+            return self._summed.last[-size:]
         with _errors("read", self.path):
             descriptor = os.open(self.path, os.O_RDONLY)
             try:
@@ -375,10 +379,11 @@ class LocalSink:
 
 
 class _Summed(io.RawIOBase):
-    """A file, and the CRC-32 of what was written to it."""
+    """A file, the CRC-32 of what was written to it, and the last bytes that were."""
 
     def __init__(self, file: pa.NativeFile) -> None:
         self.crc = 0
+        self.last = b""
         self._file = file
 
     def writable(self) -> bool:
@@ -387,6 +392,7 @@ class _Summed(io.RawIOBase):
     def write(self, data: Any) -> int:
         self._file.write(data)
         self.crc = zlib.crc32(data, self.crc)
+        self.last = bytes(data)
         return len(data)
 
     def close(self) -> None:

@@ -44,7 +44,7 @@ def of_table(path: str) -> bool:
 
 def join(*parts: str) -> str:
     """Return the path of parts, one slash between them."""
-    return "/".join(part.rstrip("/") for part in parts if part)
+    return "/".join([part.rstrip("/") for part in parts if part])
 
 
 def escape(text: str) -> str:
