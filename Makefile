@@ -10,7 +10,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 .DEFAULT_GOAL := help
 unexport PYTHONDONTWRITEBYTECODE # else each process that starts compiles merganser again, for a second
 .NOTPARALLEL: # all of them share one environment, and the machine
-.PHONY: demo test whole setup environment lint types unit format docs site site-serve soak serial streams everything interop live clean help
+.PHONY: demo test whole setup environment lint types unit format docs site site-serve soak serial streams everything interop live changelog build sbom release-check clean help
 
 demo: setup ## load the flights of 2013 through Spark, correct them, look at them
 	@$(BIN)/merganser demo
@@ -69,11 +69,30 @@ interop: environment ## share tables with Paimon's Java; needs a JDK, downloads 
 live: setup ## tables follow a real PostgreSQL and MariaDB through Debezium; installs them, fetches 100 MB once, 15 minutes
 	$(BIN)/python -m tests.live
 
+changelog: environment ## move changelog.d into CHANGELOG.md: VERSION=0.2.0 DATE=2026-12-01; DRAFT=1 prints only
+	$(BIN)/towncrier build --version $(VERSION) --date $(DATE) $(if $(DRAFT),--draft,--yes)
+
+# Tools of a release have an environment of their own: they need other versions of some packages than tests do.
+.release/made: pyproject.toml
+	python3 -m venv --clear .release
+	.release/bin/python -m pip install --quiet --disable-pip-version-check build hatchling twine cyclonedx-bom
+	touch $@
+
+build: .release/made ## the sdist and the wheel, in dist
+	rm -rf dist
+	.release/bin/python -m build --no-isolation
+
+sbom: build ## dist/sbom.cdx.json: the packages that the wheel of dist brings, with its extra `all`, as pip resolves them now
+	.release/bin/python scripts/sbom.py dist/*.whl dist/sbom.cdx.json
+
+release-check: sbom ## build what a release publishes, and check it
+	.release/bin/python -m twine check --strict dist/*.whl dist/*.tar.gz
+
 bench-%: setup ## bench-tables, bench-commits or bench-spark: see benchmarks/README.md
 	$(BIN)/python -m benchmarks.$*
 
 clean: ## remove what was built, the environment included
-	rm -rf .venv .demo .bench .hdfs .live .witness .streams .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist spark-warehouse metastore_db artifacts
+	rm -rf .venv .release .demo .bench .hdfs .live .witness .streams .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist spark-warehouse metastore_db artifacts
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## this list

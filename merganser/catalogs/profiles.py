@@ -129,8 +129,8 @@ def keyring_of(what: str) -> Any:
         return importlib.import_module("keyring")
     except ImportError:
         raise UnsupportedError(
-            f"{what}: the package keyring is missing. Nothing was opened. Run pip install keyring, or put the secret "
-            "into the environment: '${NAME}'."
+            f"{what}: the package keyring is missing. Nothing was opened. Run pip install 'merganser[keyring]', or put "
+            "the secret into the environment: '${NAME}'."
         ) from None
 
 

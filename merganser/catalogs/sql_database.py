@@ -26,7 +26,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from merganser.errors import AlreadyExistsError, ConflictError, StorageError
+from merganser.errors import AlreadyExistsError, ConflictError, StorageError, UnsupportedError
 from merganser.storage.retries import MACHINE, Retries
 
 _NAME: Final = 255
@@ -450,12 +450,18 @@ def _text_of(of: sa.Table) -> sa.Column[str]:
 def _engine(pid: int, url: sa.URL) -> sa.Engine:
     """Return the connections of a process: a fork of it has its own."""
     backend = url.get_backend_name()
-    made = sa.create_engine(
-        url,
-        isolation_level="AUTOCOMMIT",
-        pool_pre_ping=backend != "sqlite",
-        connect_args={"timeout": _BUSY_S} if backend == "sqlite" else {},
-    )
+    try:
+        made = sa.create_engine(
+            url,
+            isolation_level="AUTOCOMMIT",
+            pool_pre_ping=backend != "sqlite",
+            connect_args={"timeout": _BUSY_S} if backend == "sqlite" else {},
+        )
+    except ModuleNotFoundError as error:
+        raise UnsupportedError(
+            f"cannot open the catalog database '{url.render_as_string(hide_password=True)}': its driver "
+            f"'{error.name}' is not installed. Nothing was opened. Run pip install 'merganser[sql-catalog]'."
+        ) from error
     if backend in _ON_CONNECT:
         sa.event.listen(made, "connect", _ON_CONNECT[backend])
     return made

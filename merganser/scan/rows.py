@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -117,7 +118,16 @@ class Rows:
         return pa.RecordBatchReader.from_batches(schema, as_declared)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return all rows as a pandas frame."""
+        """Return all rows as a pandas frame.
+
+        Raises:
+            UnsupportedError: pandas is not installed.
+        """
+        if find_spec("pandas") is None:
+            raise UnsupportedError(
+                "cannot give the rows as a pandas frame: pandas is not installed. Run pip install 'merganser[pandas]', "
+                "or use to_arrow() or to_polars()."
+            )
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:

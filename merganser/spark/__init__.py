@@ -46,6 +46,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "cdc": "merganser.spark.cdc",
     "changes": "merganser.spark.scan",
     "compact": "merganser.spark.compaction",
     "delete": "merganser.spark.editing",
@@ -66,11 +67,19 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "cdc":
-        return importlib.import_module("merganser.spark.cdc")
     if name not in _HOMES:
         raise no_name("merganser.spark", name, __all__, OF_SPARK)
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    try:
+        home = importlib.import_module(_HOMES[name])
+    except ModuleNotFoundError as error:
+        if error.name != "pyspark":
+            raise
+        raise ModuleNotFoundError(
+            f"cannot use merganser.spark.{name}: PySpark is not installed. Run pip install 'merganser[spark]'. Spark "
+            "also needs Java 17 or newer.",
+            name=error.name,
+        ) from error
+    value = home if name == "cdc" else getattr(home, name)
     globals()[name] = value
     return value
 

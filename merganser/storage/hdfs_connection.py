@@ -405,7 +405,7 @@ def _kerberos() -> Any:
         return package.HTTPKerberosAuth(mutual_authentication=package.OPTIONAL)
     raise UnsupportedError(
         "cannot reach HDFS: option 'hdfs.kerberos' is true, and no client of Kerberos is installed. Install it: "
-        "pip install requests-gssapi."
+        "pip install 'merganser[kerberos]'."
     )
 
 

@@ -70,7 +70,7 @@ def _library(column: t.Field, name: str) -> Any:
     except ImportError as error:
         raise UnsupportedError(
             f"cannot merge column '{column.name}' with aggregate function '{name}': the library that reads sketches "
-            "is not installed. Install it with: pip install merganser[sketches]",
+            "is not installed. Run pip install 'merganser[sketches]'.",
             column=column.name,
             function=name,
         ) from error

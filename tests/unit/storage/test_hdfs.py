@@ -209,7 +209,7 @@ class TestWhoAsks:
     def test_kerberos_without_a_client_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for package in ("requests_gssapi", "requests_kerberos"):
             monkeypatch.setitem(sys.modules, package, None)
-        with pytest.raises(UnsupportedError, match="pip install requests-gssapi"):
+        with pytest.raises(UnsupportedError, match=r"pip install 'merganser\[kerberos\]'"):
             HdfsStorage("hdfs://kerberized", {"hdfs.kerberos": "true"}).exists("hdfs://kerberized/x")
 
     def test_a_server_that_wants_to_know_more_is_told_from_one_that_forbids(self) -> None:
