@@ -31,7 +31,7 @@ from merganser.errors import (
 )
 from merganser.files.index import check_filters
 from merganser.files.layout import check_formats
-from merganser.handle.system_table import CatalogTable, SystemTable, TableView, system_handle
+from merganser.handle.system_table import system_handle
 from merganser.handle.table import Table, open_table, table_of
 from merganser.html.tables import caption_html, note_html, rows_html, shown
 from merganser.ingest.folders import HIVE_NULL
@@ -312,12 +312,13 @@ class Catalog(DefinitionVerbs):
                     raise
             self.metastore.add_table(parsed)
 
-    def table(self, name: str) -> Table | TableView | SystemTable | CatalogTable:
+    def table(self, name: str) -> Table | Any:
         """Return a table. A name `database.table$name` returns a branch, a view or a system table of it.
 
         Returns:
             A `Table` for a name without `$`; a `TableView` for `table$ro`; else a `SystemTable`. A `CatalogTable` for
-            the system tables of the catalog, such as `sys.tables`.
+            the system tables of the catalog, such as `sys.tables`. The annotation says `Table | Any`, because the kind
+            depends on the text of the name: with a union, type checkers would refuse `catalog.table("a.b").write(...)`.
 
         Raises:
             NotFoundError: the database or the table does not exist.

@@ -102,7 +102,7 @@ class SparkSqlSession(Session):
         self._spark = spark
         self._nothing: DataFrame | None = None
 
-    def sql(self, text: str, parameters: Mapping[str, Any] | None = None) -> Any:
+    def sql(self, text: str, parameters: Mapping[str, Any] | None = None) -> DataFrame:
         """Run statements, and return the rows of the last one as a DataFrame.
 
         A query is planned now, with one snapshot of each table, and runs when the DataFrame is used.
