@@ -44,7 +44,10 @@ FEATURES = {
 FOR_DEVELOPERS = {"bench", "demo", "docs", "test"}
 NOT_IN_ALL = {"all", "kerberos"} | FOR_DEVELOPERS
 """pip compiles what `kerberos` needs, and fails without the headers of Kerberos."""
-ALTERNATIVES = {"requests_kerberos": "taken where it is installed; the extra brings requests-gssapi"}
+WITHOUT_EXTRA = {
+    "IPython": "imported inside a notebook, which has it",
+    "requests_kerberos": "taken where it is installed; the extra brings requests-gssapi",
+}
 _BY_NAME = re.compile(r"(?:importlib\.)?(?:util\.)?(?:import_module|find_spec|_package)\(")
 _TRIED = sorted({extra for names in FEATURES.values() for extra in names} - {"keyring", "kerberos"})
 """Extras whose packages the tests use."""
@@ -108,7 +111,7 @@ def test_every_package_that_is_imported_is_asked_for(extras: dict[str, set[str]]
             continue
         prefix = max((name for name in FEATURES if within(module.short, name)), key=len, default="")
         allowed = extras[""].union(*(extras[extra] for extra in FEATURES.get(prefix, ())))
-        for name in set(_imported(module)) - stdlib_module_names - {"merganser", "", *ALTERNATIVES}:
+        for name in set(_imported(module)) - stdlib_module_names - {"merganser", "", *WITHOUT_EXTRA}:
             package = canonicalize_name(of_import.get(name, [name])[0])
             if package not in extras[""]:
                 used |= {extra for extra in FEATURES.get(prefix, ()) if package in extras[extra]}
