@@ -26,6 +26,8 @@ from merganser.handle.table import Table
 
 _DRAWN_SECONDS: Final = 0.5
 """Seconds after which the page is drawn again: ages go on between refreshes."""
+_METASTORES: Final = ("jdbc:", "http:", "https:")
+"""How addresses begin that are those of catalogs, and no paths."""
 Draw = Callable[[int | None, int | None], list[Text]]
 """Returns the page for a width and a height."""
 
@@ -69,10 +71,10 @@ def show(
 def _found(target: str | None, warehouse: str | None, store: Sequence[str] | None) -> Table | Catalog:
     if target is None:
         return catalog_of(warehouse, store)
-    path = is_path(target)
-    if not path and "." in target:
+    metastore = target.startswith(_METASTORES)
+    if not metastore and not is_path(target) and "." in target:
         return table_of(target, warehouse, store)
-    if path:
+    if not metastore and is_path(target):
         with contextlib.suppress(NotFoundError):
             return table_of(target, warehouse, store)
     found = catalog_of(target, store)
@@ -110,12 +112,13 @@ def _print(console: Console, draw: Draw, refresh: Callable[[], None], interval: 
 
 def _watch(console: Console, draw: Draw, refresh: Callable[[], None], interval: float) -> None:
     """Draw the page on a terminal until q, Ctrl-C or the end of the terminal."""
-    over, failed = threading.Event(), list[BaseException]()
+    over, known, failed = threading.Event(), threading.Event(), list[BaseException]()
 
     def refreshing() -> None:
         try:
             while not over.is_set():
                 refresh()
+                known.set()
                 over.wait(interval)
         except BaseException as error:
             failed.append(error)
@@ -125,7 +128,7 @@ def _watch(console: Console, draw: Draw, refresh: Callable[[], None], interval: 
         with _hung_up(), _keys() as key, Live(console=console, screen=True, auto_refresh=False) as live:
             worker.start()
             while not failed:
-                hint = render.dim("q: quit")
+                hint = render.dim("q: quit" if known.is_set() else "reading ...  q: quit")
                 page = draw(console.width, console.height - 1)
                 page += [Text("")] * (console.height - 1 - len(page))
                 live.update(Group(*page, hint), refresh=True)

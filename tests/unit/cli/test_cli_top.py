@@ -199,6 +199,7 @@ def test_one_state_is_printed_for_scripts(run: Run, orders: mg.Table, tmp_path: 
     for wrong in ("nothing", str(tmp_path / "empty")):
         assert "is neither a table nor a warehouse with databases" in run("top", wrong, "--once").err
     assert run("top", "shop.order", "--once").code == 1
+    assert "the option 'warehouse' is missing" in run("top", "http://127.0.0.1:1", "--once").err  # it is no path
 
 
 class _Top:
