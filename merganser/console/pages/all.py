@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from merganser.console.page import Page
-from merganser.console.pages import commits, diff, table, warehouse
+from merganser.console.pages import commits, data, diff, table, warehouse
 
 PAGES: Final[tuple[Page, ...]] = (
     warehouse.PAGE,
     table.PAGE,
+    data.PAGE,
     commits.PAGE,
     diff.PAGE,
 )
