@@ -101,7 +101,13 @@ def test_values_are_readable_and_cannot_act(ui: Serving) -> None:
     text = page(ui, "odd")
     [row] = shown(text)
     assert "<script>alert" not in text
-    assert row[:5] == ["0", "<script>alert(1)</script> \u2400\u27e8U+202E\u27e9", "NaN", "12.30", "2026-01-02 03:04:05.000"]
+    assert row[:5] == [
+        "0",
+        "<script>alert(1)</script> \u2400\u27e8U+202E\u27e9",
+        "NaN",
+        "12.30",
+        "2026-01-02 03:04:05.000",
+    ]
     assert row[5].startswith("0x000102")
     assert "1,024 bytes" in row[5]
     assert row[6] == '[{"sku": "\\"quoted\\"", "n": null}]'

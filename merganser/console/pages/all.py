@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from merganser.console.page import Page
-from merganser.console.pages import commits, data, diff, table, warehouse
+from merganser.console.pages import commits, data, diff, history, table, warehouse
 
 PAGES: Final[tuple[Page, ...]] = (
     warehouse.PAGE,
     table.PAGE,
     data.PAGE,
+    history.PAGE,
     commits.PAGE,
     diff.PAGE,
 )

@@ -151,7 +151,9 @@ def _columns(scan: Scan, named: str) -> tuple[t.Field, ...]:
     while at < len(named):
         found = _NAME.match(named, at)
         if found is None:
-            raise InvalidInputError(f"cannot read the names of columns from {named[at:]!r:.60}. Separate them by commas.")
+            raise InvalidInputError(
+                f"cannot read the names of columns from {named[at:]!r:.60}. Separate them by commas."
+            )
         names.append(found[2].strip() if found[1] is None else found[1].replace("``", "`"))
         at = found.end()
     fields = {field.name: field for field in scan.columns}
