@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest

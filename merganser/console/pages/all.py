@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from merganser.console.page import Page
-from merganser.console.pages import commits, data, diff, history, table, warehouse
+from merganser.console.pages import changes, commits, data, diff, history, table, warehouse
 
 PAGES: Final[tuple[Page, ...]] = (
     warehouse.PAGE,
     table.PAGE,
     data.PAGE,
     history.PAGE,
+    changes.PAGE,
     commits.PAGE,
     diff.PAGE,
 )

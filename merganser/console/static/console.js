@@ -76,4 +76,66 @@
       }
   };
   (async () => { while (lines.length) await fill(lines.splice(0, 20)); })();
+
+  // The live tail of changes: commits come as server-sent events, each a <tbody> with its rows, newest first. A lost
+  // connection is opened again from the last commit that was told; what the server says is wrong ends it.
+  const tail = document.querySelector("[data-tail]");
+  if (tail) {
+    const state = document.querySelector("[data-tail-state]"), pause = document.querySelector("[data-tail-pause]");
+    const notices = document.querySelector("[data-tail-notices]"), most = Number(tail.dataset.tailRows);
+    let since = tail.dataset.tailSince, paused = false, source = null, again = 0, waiting = [];
+    const say = (text, mark) => { state.textContent = text; state.className = "mark " + mark; };
+    const note = (text, mark) => {
+      const line = document.createElement("p");
+      line.className = "note " + mark;
+      line.textContent = text;
+      notices.append(line);
+      while (notices.children.length > 3) notices.firstChild.remove();
+    };
+    const live = () => paused ? say(`paused, ${waiting.length} commits waiting`, "warn") : say("live", "good");
+    const add = text => {
+      const holder = document.createElement("template");
+      holder.innerHTML = `<table>${text}</table>`;
+      const body = holder.content.querySelector("tbody");
+      body.dataset.new = "";
+      tail.tHead.after(body);
+      document.querySelector("[data-tail-empty]").hidden = true;
+      while (tail.tBodies.length > 1 && tail.rows.length > most + 50) tail.tBodies[tail.tBodies.length - 1].remove();
+    };
+    const open = () => {
+      const address = new URL(tail.dataset.tail, location.href);
+      address.search = location.search;
+      address.searchParams.set("since", since);
+      source = new EventSource(address);
+      source.addEventListener("open", () => { again = 0; pause.disabled = false; live(); });
+      source.addEventListener("at", event => { since = event.data; });
+      source.addEventListener("notice", event => note(event.data, "warn"));
+      source.addEventListener("commit", event => {
+        if (!paused) { add(event.data); return; }
+        waiting.push(event.data);
+        if (waiting.length > most) waiting.shift();
+        live();
+      });
+      source.addEventListener("fault", event => {
+        source.close();
+        pause.disabled = true;
+        note(new DOMParser().parseFromString(event.data, "text/html").body.textContent + " The tail has ended: load the page again.", "bad");
+        say("ended", "bad");
+      });
+      source.addEventListener("error", () => {
+        source.close();
+        if (++again > 10) { say("ended: the server does not answer", "bad"); pause.disabled = true; return; }
+        say("no connection, trying again", "warn");
+        setTimeout(open, Math.min(1000 * again, 5000));
+      });
+    };
+    pause.addEventListener("click", () => {
+      paused = !paused;
+      pause.textContent = paused ? "Go on" : "Pause";
+      pause.setAttribute("aria-pressed", String(paused));
+      if (!paused) waiting.splice(0).forEach(add);
+      live();
+    });
+    open();
+  }
 })();
