@@ -376,6 +376,6 @@ def _is_other(old: pa.ChunkedArray | None, after: Version, each: t.Field) -> boo
     if old is None:
         return bool(new.null_count == 0)
     if old.type != new.type:
-        return old.to_pylist() != new.to_pylist()
+        return bool(old.to_pylist() != new.to_pylist())
     same = bool(old.equals(new)) or repr(old.to_pylist()) == repr(new.to_pylist())  # NaN is not equal to itself
     return not same
