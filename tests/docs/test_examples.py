@@ -250,6 +250,15 @@ def test_the_pages_have_examples() -> None:
     assert {page.name for page in PAGES if blocks_of(page)} >= {"README.md", "start.md"}
 
 
+def test_the_first_screen_of_a_page_shows_an_example() -> None:
+    """Or a picture, on pages that explain. Decisions have neither."""
+    pages = [page for page in PAGES if "decisions" not in page.parts]
+    shown = [
+        page.name for page in pages if re.search(r"^```", "\n".join(page.read_text().split("\n")[:34]), re.MULTILINE)
+    ]
+    assert [page.name for page in pages if page.name not in shown] == []
+
+
 def test_a_page_registers_the_data_source_before_it_uses_it() -> None:
     """Pages share a session of Spark, where another page may have registered it."""
     for page in PAGES:
