@@ -93,7 +93,7 @@ def test_other_clients_send_nothing(
         with pytest.raises(e.StorageError, match=told) as caught:
             mg.catalog(address, options={**options, **more})
         assert TOKEN not in str(caught.value)
-    assert time.monotonic() - before < 5  # it is not tried again
+    assert time.monotonic() - before < 15  # none is tried again, for 6 s each
     with pytest.raises(e.InvalidInputError, match="there is no such file"):
         mg.catalog(address, options={**options, "tls.ca-file": str(tmp_path / "missing.pem")})
     with pytest.raises(e.StorageError, match=r"does not answer|its reply is not JSON"):

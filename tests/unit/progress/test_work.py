@@ -50,10 +50,8 @@ def test_work_of_unknown_size_is_counted_in_steps(monkeypatch: pytest.MonkeyPatc
     with Progress(terminal, shown_after=0).work("expiring snapshots of shop.orders", steps=8) as work:
         for _ in range(2):
             work.advance(0)
-        time.sleep(0.4)
-    shown = terminal.getvalue()
-    assert "2 of 8" in shown
-    assert "bytes" not in shown
+        terminal.wait_for("2 of 8")
+    assert "bytes" not in terminal.getvalue()
 
 
 def test_short_work_shows_nothing() -> None:

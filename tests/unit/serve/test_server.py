@@ -217,7 +217,7 @@ def test_a_request_waits_for_records_and_other_shards_do_not_end_it(world: World
         "shop.waited", "records", iterator=table.shard_iterator(table.shards()[0].shard_id), wait=0.2
     )
     assert idle["records"] == []
-    assert 0.2 <= time.monotonic() - begun < 5
+    assert 0.2 <= time.monotonic() - begun < 10
 
 
 def test_clients_side_by_side_see_each_record_once_while_the_table_changes(world: World) -> None:

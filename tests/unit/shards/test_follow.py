@@ -74,7 +74,7 @@ class Group:
                 self.seen += [(worker, batch.shard.shard_id, r["k"], r["v"], r["_sequence"]) for r in found]
 
         try:
-            table.follow(worker, handler, str(self.folder / "group"), lease="2 s", limit=7, stop=self.stop[worker])
+            table.follow(worker, handler, str(self.folder / "group"), lease="5 s", limit=7, stop=self.stop[worker])
         except BaseException as error:
             self.errors.append(error)
 
@@ -86,19 +86,22 @@ def test_workers_share_the_shards_and_hand_over_every_record_once(tmp_path: Path
     table.write(rows(range(40), 0))
     group.wait_for(40)
     group.start("b")
-    for turn in range(1, 6):
+    turn, until = 0, time.monotonic() + 60
+    while "b" not in {worker for worker, *_ in group.seen} and time.monotonic() < until:
+        turn += 1
         table.write(rows(range(40), turn))
-        time.sleep(0.3)
+        group.wait_for(40 * (turn + 1))
+        time.sleep(0.1)
     table.rescale(6)
-    table.write(rows(range(40), 6))
-    group.wait_for(280)
+    table.write(rows(range(40), turn + 1))
+    group.wait_for(40 * (turn + 2))
     time.sleep(0.2)
     group.end()
-    assert len(group.seen) == 280
+    assert len(group.seen) == 40 * (turn + 2)
     assert {worker for worker, *_ in group.seen} == {"a", "b"}
     for key in range(40):
         mine = [(value, sequence) for _, _, k, value, sequence in group.seen if k == key]
-        assert [value for value, _ in mine] == list(range(7))
+        assert [value for value, _ in mine] == list(range(turn + 2))
         assert [sequence for _, sequence in mine] == sorted(sequence for _, sequence in mine)
 
 
