@@ -64,6 +64,7 @@ class Proxy:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # else the body of each reply waits for 40 ms
 
             def log_message(self, *_: Any) -> None:
                 """Say nothing."""

@@ -85,6 +85,7 @@ class Proxy:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else the body of each reply waits for 40 ms
     proxy: Proxy
 
     def log_message(self, *_: object) -> None:

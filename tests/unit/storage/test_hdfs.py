@@ -118,6 +118,7 @@ class _Stub(BaseHTTPRequestHandler):
     """A server that answers each request by the first of its answers: a status, a body and headers."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else the body of each reply waits for 40 ms
     answers: list[tuple[int, str, dict[str, str]]]
     asked: list[tuple[str, Any]]
 

@@ -62,6 +62,7 @@ class Server:
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else the body of each reply waits for 40 ms
     store: Server
 
     def log_message(self, *_: object) -> None:
