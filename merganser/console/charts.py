@@ -44,12 +44,14 @@ class Column:
         label: below the column, if there is room.
         up, down: its height above and below the line of zero, neither negative.
         note: what it stands for.
+        marked: whether it is shown as one to look at.
     """
 
     label: str
     up: float
     down: float = 0.0
     note: str = ""
+    marked: bool = False
 
 
 def line_chart(
@@ -119,7 +121,7 @@ def column_chart(columns: Sequence[Column], *, title: str, unit: str = "", heigh
     shapes = []
     for i, each in enumerate(columns):
         left = i * width
-        for value, kind in ((each.up, "up"), (-each.down, "down")):
+        for value, kind in ((each.up, "up marked" if each.marked else "up"), (-each.down, "down")):
             if value:
                 top, end = sorted((scale.at(value), zero))
                 shapes.append(

@@ -95,6 +95,7 @@ class CompactJob:
         others: further jobs of the bucket that are done with this one: its vectors are replaced as a whole.
         outdated: names of files that are rewritten even where they would only change their level, since their format,
             compression or index is not what the options now ask for.
+        rule: the name of the rule of `lsm.pick` that picked the files, for people; "": another reason.
     """
 
     table: TableDef
@@ -118,6 +119,7 @@ class CompactJob:
     leaves_out: Predicate | None = None
     publishes: bool = True
     outdated: frozenset[str] = frozenset()
+    rule: str = ""
 
     @property
     def size_bytes(self) -> int:

@@ -17,8 +17,8 @@ Format: section "universal pick".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from merganser.lsm.levels import top_level
@@ -45,10 +45,15 @@ class RunSize:
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """The first `run_count` runs are compacted into `output_level`."""
+    """The first `run_count` runs are compacted into `output_level`.
+
+    Attributes:
+        rule: the name of the rule that picked, for people.
+    """
 
     run_count: int
     output_level: int
+    rule: str = field(default="", compare=False)
 
 
 def pick(
@@ -74,20 +79,21 @@ def pick(
         return None
     top = top_level(options, (run.level for run in runs))
     if full:
-        return Pick(len(runs), top) if any(run.level != top for run in runs) else None
+        return Pick(len(runs), top, "full") if any(run.level != top for run in runs) else None
     if push_level_0 is None:
         push_level_0 = _level_0_is_due(runs, options)
     ratio = options.get(u.SIZE_RATIO) + _offpeak_ratio(options, now)
-    found = (
-        _early_full(runs, options, top, now, last_full)
-        or _size_amplification(runs, options, top)
-        or _size_ratio(runs, options, ratio, top)
-        or _run_count(runs, options, ratio, top)
-        or (_level_0(runs, ratio, top, spread=empties_level_0(options)) if push_level_0 else None)
+    rules: Sequence[tuple[str, Callable[[], Pick | None]]] = (
+        ("early full", lambda: _early_full(runs, options, top, now, last_full)),
+        ("size amplification", lambda: _size_amplification(runs, options, top)),
+        ("size ratio", lambda: _size_ratio(runs, options, ratio, top)),
+        ("run count", lambda: _run_count(runs, options, ratio, top)),
+        ("level 0", lambda: _level_0(runs, ratio, top, spread=empties_level_0(options)) if push_level_0 else None),
     )
+    rule, found = next(((name, made) for name, choose in rules if (made := choose()) is not None), ("", None))
     if found is not None and found.run_count == 1 and runs[0].files == 1 and runs[0].level == found.output_level:
         return None
-    return found
+    return None if found is None else replace(found, rule=rule)
 
 
 def full_compaction_commits(options: Options) -> int | None:

@@ -291,6 +291,7 @@ class Planner:
                 older=older,
                 lifted=tuple(old),
                 outdated=outdated,
+                rule=found.rule,
             )
         ]
 
@@ -331,8 +332,13 @@ class Planner:
             if file.delete_row_count != 0 or uncounted(table, file) or (count and file.size < small_bytes):
                 break
             count += 1
-        while count > 1 and not self._apart([run[0] for run in runs[len(runs) - count :]]):
-            count -= 1
+        least = min(count, 1)
+        while least < count:  # of files that do not meet, fewer do not either
+            middle = (least + count + 1) // 2
+            if self._apart([run[0] for run in runs[len(runs) - middle :]]):
+                least = middle
+            else:
+                count = middle - 1
         return count
 
     def _apart(self, files: Sequence[DataFile]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from merganser.console.page import Page
-from merganser.console.pages import changes, commits, data, diff, history, table, warehouse
+from merganser.console.pages import changes, commits, data, diff, history, table, tree, warehouse
 
 PAGES: Final[tuple[Page, ...]] = (
     warehouse.PAGE,
@@ -15,4 +15,5 @@ PAGES: Final[tuple[Page, ...]] = (
     changes.PAGE,
     commits.PAGE,
     diff.PAGE,
+    tree.PAGE,
 )

@@ -50,6 +50,19 @@
     else if (event.target.closest("[data-keys]")) document.getElementById("keys").showModal();
   });
 
+  // Files of a bucket: the line of the table and the rectangle of the drawing light up together.
+  const light = event => {
+    const file = event.target.closest?.("[data-file]")?.dataset.file;
+    for (const each of document.querySelectorAll("[data-file]")) each.toggleAttribute("data-lit", each.dataset.file === file);
+  };
+  if (document.querySelector("[data-file]"))
+    for (const name of ["mouseover", "focusin"]) document.addEventListener(name, light);
+  document.addEventListener("click", event => {
+    const file = event.target.closest("rect[data-file]")?.dataset.file;
+    const link = file && document.querySelector(`tr[data-file="${file}"] a`);
+    if (link) { link.scrollIntoView({ block: "nearest" }); link.focus(); }
+  });
+
   // Parts that are asked for again while the page is looked at: data-refresh is the seconds between.
   const refresh = async part => {
     if (document.hidden || part.contains(document.activeElement)) return;
