@@ -490,8 +490,8 @@ def errors_page() -> str:
             "All errors that merganser raises on purpose are `merganser.errors.MerganserError`, grouped by what the "
             "caller does next. Each has a stable `code` for programs, the facts of its message in `context`, and "
             "pickles, because it crosses from tasks to the driver. A message says what could not be done, the fact "
-            "with its values, what is still true, and what to do. For programs that catch errors, and for whoever reads "
-            "one."
+            "with its values, what is still true, and what to do. For programs that catch errors, and for whoever "
+            "reads one."
         ),
         "",
         _ERROR_EXAMPLE,
