@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from merganser.cli import render
 from merganser.cli.arguments import format_of_path
-from merganser.cli.output import cells, sink_of, write_rows
+from merganser.cli.output import cells, sink_of
 from merganser.errors import InvalidInputError
 from merganser.handle.system_table import CatalogTable, SystemTable, TableView
 from merganser.handle.table import Table
@@ -20,6 +20,7 @@ from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_state import MetaReader
 from merganser.options.registry import did_you_mean
 from merganser.progress.sizes import size_text
+from merganser.scan.export import write_rows
 from merganser.scan.rows import Rows
 from merganser.schema.literals import value_of_text
 from merganser.schema.types import Field

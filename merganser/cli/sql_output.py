@@ -48,7 +48,8 @@ class Output:
             self._note(changes(result), result, sys.stdout if self.form == "table" else sys.stderr)
 
     def _write(self, result: Any) -> None:
-        from merganser.cli.output import sink_of, write_rows
+        from merganser.cli.output import sink_of
+        from merganser.scan.export import write_rows
 
         path = self.path
         with sink_of(path) as sink:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
+import pyarrow as pa
+
 from merganser.catalogs.catalog import Catalog
+from merganser.console.jobs import Jobs
 from merganser.errors import InvalidInputError
 from merganser.handle.table import Table
 
@@ -33,6 +36,7 @@ class Asked:
         query: the parameters of the address, each once.
         may_change: whether the client may change tables.
         known: what earlier requests found.
+        jobs: work on tables that pages began.
     """
 
     catalog: Catalog
@@ -40,6 +44,7 @@ class Asked:
     query: Mapping[str, str]
     may_change: bool
     known: Known
+    jobs: Jobs
     table_name: str = ""
 
     @cached_property
@@ -115,12 +120,21 @@ class Paged:
         return (self.number - 1) * self.per_page + 1 if self.total else 0
 
 
-def paged(lines: list[Any], asked: Asked, per_page: int = PER_PAGE) -> Paged:
+def paged(lines: Sequence[Any], asked: Asked, per_page: int = PER_PAGE) -> Paged:
     """Return the page of a list that a request asks for with `page`, the last one if it has fewer."""
-    last = max(1, math.ceil(len(lines) / per_page))
-    number = min(asked.number("page", 1, least=1) or 1, last)
-    begin = (number - 1) * per_page
-    return Paged(lines[begin : begin + per_page], number, len(lines), per_page)
+    number, begin = _page_asked(asked, len(lines), per_page)
+    return Paged(list(lines[begin : begin + per_page]), number, len(lines), per_page)
+
+
+def paged_rows(rows: pa.Table, asked: Asked, per_page: int = PER_PAGE) -> Paged:
+    """Return the same of the rows of a table, each by the names of its columns."""
+    number, begin = _page_asked(asked, rows.num_rows, per_page)
+    return Paged(rows.slice(begin, per_page).to_pylist(), number, rows.num_rows, per_page)
+
+
+def _page_asked(asked: Asked, total: int, per_page: int) -> tuple[int, int]:
+    number = min(asked.number("page", 1, least=1) or 1, max(1, math.ceil(total / per_page)))
+    return number, (number - 1) * per_page
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from threading import Lock
 from typing import Any, Final
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl, quote, urlencode
 
 from markupsafe import escape
 from starlette.exceptions import HTTPException
@@ -21,7 +21,9 @@ from starlette.types import Scope
 
 from merganser.catalogs.catalog import Catalog
 from merganser.console import html
+from merganser.console.jobs import Jobs
 from merganser.console.page import Asked, News, Page
+from merganser.console.pages import sql
 from merganser.console.pages.all import PAGES
 from merganser.errors import InvalidInputError, MerganserError
 from merganser.serve import answers
@@ -75,6 +77,7 @@ class ConsoleService(HttpService):
 
     def __init__(self, catalog: Catalog, access: Access, limits: Limits, log: Callable[[str], None]) -> None:
         self._known = Findings()
+        self._jobs_of_pages = Jobs(catalog.env.clock)
         open_paths = ("/login", "/health", *(f"/static/{name}" for name in html.STATIC))
         super().__init__(catalog, replace(access, cookie=COOKIE), limits, log, open_paths)
 
@@ -141,7 +144,7 @@ class ConsoleService(HttpService):
         query = dict(parse_qsl(request.scope["query_string"].decode("latin-1"), max_num_fields=_FIELDS_MAX))
         table = request.path_params.get("table", "")
         path = page.path.replace("{table}", quote(table))
-        return Asked(self.catalog, path, query, may_change, self._known, table)
+        return Asked(self.catalog, path, query, may_change, self._known, self._jobs_of_pages, table)
 
     def _rendered(self, page: Page, asked: Asked, context: Mapping[str, Any], part: str | None) -> Answer:
         if "answer" in context:  # no page: a file, or figures for the script
@@ -158,7 +161,14 @@ class ConsoleService(HttpService):
         """Return what all pages show around their own."""
         table = asked.table_name if asked is not None else ""
         may_change = asked is not None and asked.may_change
-        tabs = [each for each in PAGES if each.title and (may_change or not each.changes)]
+        tabs = [
+            (each, each.path.replace("{table}", quote(table)))
+            for each in PAGES
+            if each.title and (may_change or not each.changes) and (bool(table) == ("{table}" in each.path))
+        ]
+        if table:
+            query = f"SELECT * FROM {'.'.join(map(_quoted, table.split('.', 1)))} LIMIT 100"
+            tabs.append((sql.PAGE, f"{sql.PAGE.path}?{urlencode({'statement': query})}"))
         return {
             "page": page,
             "asked": asked,
@@ -166,11 +176,7 @@ class ConsoleService(HttpService):
             "may_change": may_change,
             "has_token": self.access.token is not None,
             "warehouse": self.catalog.warehouse,
-            "tabs": [
-                (each, each.path.replace("{table}", quote(table)))
-                for each in tabs
-                if bool(table) == ("{table}" in each.path)
-            ],
+            "tabs": tabs,
             "now": self.catalog.env.clock(),
         }
 
@@ -255,6 +261,10 @@ def _check_origin(request: Request) -> None:
     site = request.headers.get("sec-fetch-site", "same-origin")
     if site not in ("same-origin", "none") or origin.partition("://")[2] != request.headers.get("host", ""):
         raise RefusedError(403, answers.REFUSED, "the form does not come from a page of this console.")
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _form(body: bytes) -> dict[str, str]:

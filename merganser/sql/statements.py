@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from sqlglot import exp
 
@@ -496,3 +496,10 @@ class Show(Statement):
     name: Name
     partition: Spec | None = None
     key: str | None = None
+
+
+READING: Final = (
+    Query, Explain, Describe, DescribeDetail, DescribeFunction, Show, ShowDatabases, ShowStored, ShowTables, Use,
+    SetOption, Reset,
+)  # fmt: skip
+"""Statements that change no table: they read, or change the session alone."""

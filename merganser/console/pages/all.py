@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from merganser.console.page import Page
-from merganser.console.pages import changes, commits, data, diff, history, table, tree, warehouse
+from merganser.console.pages import changes, commits, data, diff, history, sql, table, tree, upkeep, warehouse
 
 PAGES: Final[tuple[Page, ...]] = (
     warehouse.PAGE,
+    sql.PAGE,
     table.PAGE,
     data.PAGE,
     history.PAGE,
@@ -16,4 +17,5 @@ PAGES: Final[tuple[Page, ...]] = (
     commits.PAGE,
     diff.PAGE,
     tree.PAGE,
+    upkeep.PAGE,
 )

@@ -1,22 +1,151 @@
-"""A table: columns, options, partitions, and how it grew."""
+"""A table: columns and their history, options, partitions, and how it grew."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any, Final
 
-from merganser.console.page import Asked, Page
+import pyarrow as pa
+
+from merganser.console.charts import line_chart
+from merganser.console.page import Asked, Page, Paged, paged_rows
 from merganser.console.pages.warehouse import figures
+from merganser.handle.table import Table
+from merganser.meta.schemas import SchemaStore
+from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshots import SnapshotStore
+from merganser.options import write as w
+from merganser.options.registry import find_option
+from merganser.options.secrets import HIDDEN, is_secret, shown
+from merganser.schema.table_schema import TableSchema
+
+_SORTS: Final = {
+    "partition": "partition",
+    "rows": "record_count",
+    "size": "file_size_in_bytes",
+    "files": "file_count",
+    "newest": "last_update_time",
+}
+_SCHEMAS_SHOWN: Final = 50
+_POINTS: Final = 200
+"""Snapshots of the chart: evenly chosen ones of those that are kept."""
+
+
+@dataclass(frozen=True)
+class SchemaChange:
+    """A schema, and what it changed of the one before."""
+
+    schema: TableSchema
+    time: datetime
+    changes: tuple[str, ...]
 
 
 def view(asked: Asked) -> Mapping[str, Any]:
     """Return what the page shows of the table."""
     table = asked.table
+    newest = table.latest_snapshot()
+    hidden = table.definition.unstored_client if table.options.get(w.LOG_SYSTEM) == "none" else {}
+    options = shown({key: text for key, text in table.options.items() if key not in hidden})
     return {
         "table": table,
         "figures": figures(table, asked),
-        "options": sorted((key, value) for key, value in table.options.items()),
+        "newest": newest,
+        "options": [(key, value, _meaning(key)) for key, value in sorted(options.items())],
+        "partitions": _partitions(asked, table, newest) if table.partition_by else None,
+        "history": _history(table),
+        "grown": None if newest is None else asked.known.get(_key("grown", table, newest), lambda: _grown(table)),
     }
+
+
+def _key(what: str, table: Table, snapshot: Snapshot) -> tuple[object, ...]:
+    return (what, table.path, table.definition.branch, snapshot.id, snapshot.time_millis)
+
+
+def _meaning(key: str) -> str:
+    option = find_option(key)
+    return "" if option is None else option.doc
+
+
+def _partitions(asked: Asked, table: Table, newest: Snapshot | None) -> Paged:
+    order = asked.choice("sort", ("-newest", *_SORTS, *(f"-{name}" for name in _SORTS)))
+    if newest is None:
+        return paged_rows(pa.table({"partition": pa.array([], pa.string())}), asked)
+    found: pa.Table = asked.known.get(_key("partitions", table, newest), lambda: table.system("partitions").to_arrow())
+    way = "descending" if order.startswith("-") else "ascending"
+    page = paged_rows(found.sort_by([(_SORTS[order.removeprefix("-")], way), ("partition", "ascending")]), asked)
+    return replace(page, lines=[line | {"partition": _named(table, line["partition"])} for line in page.lines])
+
+
+def _named(table: Table, text: str) -> str:
+    """Return the values of a partition with the names of their columns, if it is plain which is which."""
+    values = text.removeprefix("{").removesuffix("}").split(", ")
+    if len(values) != len(table.partition_by):
+        return text
+    return ", ".join(f"{name}={value}" for name, value in zip(table.partition_by, values, strict=True))
+
+
+def _grown(table: Table) -> Any:
+    """Return the chart of rows over time, from snapshots that are spread over those that are kept."""
+    store = SnapshotStore(table.definition.paths, table.env, table.name)
+    ids = store.ids()
+    step = max(1, len(ids) // _POINTS)
+    chosen = sorted({*ids[::step], *ids[-1:]})
+    found = [snapshot for snapshot in map(store.get, chosen) if snapshot is not None]
+    points = [(each.commit_time, float(each.total_record_count or 0)) for each in found]
+    return line_chart(points, title="Rows stored over time", unit="rows") if len(points) > 1 else None
+
+
+def _history(table: Table) -> list[SchemaChange]:
+    """Return the newest schemas, newest first, each with what it changed."""
+    store = SchemaStore(table.definition.paths, table.env)
+    schemas = [store.load(each) for each in store.ids()[-_SCHEMAS_SHOWN - 1 :]]
+    told: list[tuple[TableSchema, tuple[str, ...]]] = (
+        [(schemas[0], ("created",))] if schemas and schemas[0].id == 0 else []
+    )
+    told += [(after, schema_changes(before, after)) for before, after in pairwise(schemas)]
+    return [
+        SchemaChange(schema, datetime.fromtimestamp(schema.time_millis / 1000, UTC), tuple(changes))
+        for schema, changes in reversed(told)
+    ]
+
+
+def schema_changes(before: TableSchema, after: TableSchema) -> tuple[str, ...]:
+    """Return what a schema changed of the one before, as a person says it."""
+    old, new = {field.id: field for field in before.fields}, {field.id: field for field in after.fields}
+    found = [f"column {field.name} {field.type} added" for key, field in new.items() if key not in old]
+    found += [f"column {field.name} dropped" for key, field in old.items() if key not in new]
+    for was, now in ((old[key], new[key]) for key in new if key in old):
+        if was.name != now.name:
+            found.append(f"column {was.name} renamed to {now.name}")
+        if was.type != now.type:
+            found.append(f"column {now.name}: {was.type} became {now.type}")
+        if was.description != now.description:
+            found.append(f"comment of column {now.name}: {now.description or 'removed'}")
+        if was.default != now.default:
+            found.append(f"default of column {now.name}: {now.default if now.default is not None else 'removed'}")
+    kept = [key for key in old if key in new]
+    if kept != [key for key in new if key in old]:
+        found.append(f"order of columns: {', '.join(after.names)}")
+    for what, was_keys, keys in (
+        ("primary key", before.primary_keys, after.primary_keys),
+        ("partitions", before.partition_keys, after.partition_keys),
+    ):
+        if was_keys != keys:
+            found.append(f"{what}: {_listed(was_keys)} became {_listed(keys)}")
+    for key in sorted({*before.options, *after.options}):
+        was_text, text = before.options.get(key), after.options.get(key)
+        if was_text != text:
+            found.append(f"{key} removed" if text is None else f"{key} = {HIDDEN if is_secret(key) else text}")
+    if before.comment != after.comment:
+        found.append(f"comment: {after.comment or 'removed'}")
+    return tuple(found) or ("nothing that is shown here",)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
 
 
 PAGE: Final = Page("table", "/t/{table}", view, title="Table", key="o")

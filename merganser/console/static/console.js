@@ -24,6 +24,8 @@
   };
   let after = "";
   document.addEventListener("keydown", event => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches("[data-submit]"))
+      return event.target.form.requestSubmit(event.target.form.querySelector("button.primary"));
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (typing(event.target)) { if (event.key === "Escape") event.target.blur(); return; }
     const key = event.key, first = after;
