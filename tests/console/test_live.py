@@ -128,7 +128,7 @@ def test_what_ends_or_changes_the_table_is_told(ui: Serving, warehouse: Path) ->
 
 
 def test_expired_commits_are_told(ui: Serving, warehouse: Path) -> None:
-    table = made(warehouse, "old")
+    table = made(warehouse, "old", **{"write-only": "true"})
     for number in range(5):
         table.write([{"id": number, "note": None}])
     table.expire(retain_max=2, retain_min=1, older_than="2200-01-01")
