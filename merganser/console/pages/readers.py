@@ -21,7 +21,7 @@ from merganser.shards.followers import Follower
 from merganser.upkeep.expire_snapshots import HeldBack, held_back
 
 _SECONDS_HELD_HOLDS: Final = 10
-"""Seconds for which the answer to what consumers keep is used again: finding it reads the lists of all these snapshots."""
+"""Seconds for which the answer to what consumers keep is used again. Finding it reads the lists of these snapshots."""
 
 
 @dataclass(frozen=True)
