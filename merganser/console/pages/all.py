@@ -5,15 +5,28 @@ from __future__ import annotations
 from typing import Final
 
 from merganser.console.page import Page
-from merganser.console.pages import changes, commits, data, diff, history, readers, shards, sql, table, tree, upkeep, warehouse
+from merganser.console.pages import (
+    changes,
+    commits,
+    data,
+    diff,
+    history,
+    readers,
+    shards,
+    sql,
+    table,
+    tree,
+    upkeep,
+    warehouse,
+)
 
 PAGES: Final[tuple[Page, ...]] = (
     warehouse.PAGE,
+    sql.PAGE,
     table.PAGE,
     data.PAGE,
     history.PAGE,
     changes.PAGE,
-    sql.PAGE,
     commits.PAGE,
     diff.PAGE,
     tree.PAGE,
