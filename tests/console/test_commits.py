@@ -12,6 +12,11 @@ import pytest
 
 import merganser as mg
 from merganser.changes import add_column, set_option
+from merganser.console.page import Asked
+from merganser.console.pages import commits
+from merganser.console.service import Findings
+from merganser.testing.builders import catalog_over, memory_with
+from merganser.testing.faulty import FaultyStorage
 from tests.unit.serve.serving import Serving
 
 _TAG = "v1 <script>'\""
@@ -39,6 +44,11 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     orders.delete("note = '<b>2</b>' AND id = x'0003ff'")
     orders = orders.alter([add_column("extra", "INT"), set_option("snapshot.num-retained.min", "3")])
     orders.compact(full=True)
+    old = catalog.create_table("shop.old", {"id": "BIGINT"}, ["id"], options={"bucket": "1"})
+    for i in range(4):
+        old.write([{"id": i}])
+    old.tags.create("first", snapshot=1)
+    old.expire(retain_max=1, retain_min=1)
     catalog.create_table("shop.nothing", {"id": "BIGINT"}, ["id"], options={"bucket": "1"})
     many = catalog.create_table("shop.many", {"id": "BIGINT"}, options={"bucket": "-1", "write-only": "true"})
     for i in range(130):
@@ -121,6 +131,40 @@ def test_a_compaction_changes_no_row(ui: Serving) -> None:
     assert "From snapshot 4 to 5" in page
 
 
+def test_what_only_a_tag_keeps_is_compared_by_files(ui: Serving) -> None:
+    drawn = _page(ui, "shop.old/commits")
+    assert "2 expired" in drawn
+    assert "kept by its tag" in drawn
+    page = _page(ui, "shop.old/diff", **{"from": "first", "to": "4"})
+    assert "From snapshot 1 to 4" in page
+    assert "0 +3 −0 +3 −0" in " ".join(_texts(page))
+    assert "Rows are compared between snapshots that have not expired" in page
+    assert ui.ask("/t/shop.old/diff", to="4").status == 400
+
+
 @pytest.mark.parametrize("query", [{"to": "99"}, {"from": "no such tag"}, {"to": "9" * 30}])
 def test_a_snapshot_that_is_not_there_is_an_error(ui: Serving, query: dict[str, str]) -> None:
     assert ui.ask("/t/shop.orders/diff", **query).status in (400, 404)
+
+
+def test_another_look_reads_no_commit_again() -> None:
+    storage = FaultyStorage(memory_with({}, "commits-again"))
+    catalog = catalog_over(storage)
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", {"id": "INT"}, ["id"], options={"bucket": "1", "write-only": "true"})
+    for i in range(40):
+        table.write([{"id": i}])
+    known = Findings()
+
+    def looked(count: int) -> int:
+        before = len(storage.calls)
+        asked = Asked(catalog, "/t/db.t/commits", {}, may_change=False, known=known, table_name="db.t")
+        assert commits.PAGE.view(asked)["commits"].total == count
+        return len(storage.calls) - before
+
+    first, again = looked(40), looked(40)
+    table.write([{"id": 41}])
+    then = looked(41)
+    assert first > 40
+    assert again <= 12
+    assert then <= again + 6

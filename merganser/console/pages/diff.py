@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from merganser.console import html
@@ -20,6 +20,9 @@ from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_state import MetaReader
 from merganser.progress.sizes import size_text
 from merganser.schema.table_schema import TableSchema
+from merganser.storage.cache import weight_of
+
+T = TypeVar("T")
 
 _ROWS: Final = 50
 _COLUMNS_MAX: Final = 100
@@ -84,7 +87,7 @@ def view(asked: Asked) -> Mapping[str, Any]:
     before, after = _asked_for(asked, line)
     if after is None:
         return {"before": None, "after": None, "quote": quote}
-    files = _kept(asked, "files", before, after, lambda: _files(line, before, after))
+    files = _kept(line, "files", before, after, lambda: _files(line, before, after))
     schemas = [_schema(table, each) for each in (before, after)]
     return {
         "before": before,
@@ -93,7 +96,7 @@ def view(asked: Asked) -> Mapping[str, Any]:
         "buckets": paged(list(files.buckets), asked),
         "columns": _column_changes(*schemas),
         "options": _option_changes(*schemas),
-        "changed": _kept(asked, "rows", before, after, lambda: _rows(table, line, before, after, files.whole)),
+        "changed": _changed(line, before, after, files.whole),
         "is_partitioned": bool(table.partition_by),
         "earlier": before.id if before is not None and before.id - 1 in line and before.id + 1 == after.id else None,
         "later": after.id + 1 if after.id + 1 in line else None,
@@ -122,9 +125,15 @@ def _asked_for(asked: Asked, line: Line) -> tuple[Snapshot | None, Snapshot | No
     return before, after
 
 
-def _kept(asked: Asked, what: str, before: Snapshot | None, after: Snapshot, make: Any) -> Any:
+def _kept(line: Line, what: str, before: Snapshot | None, after: Snapshot, make: Callable[[], T]) -> T:
+    """Return what was found of two snapshots before, or find it; it is kept in the memory that metadata may take."""
     ends = (None if before is None else before.delta_manifest_list, after.delta_manifest_list)
-    return asked.known.get((what, asked.table_name, asked.table.path, *ends), make)
+    name = (what, line.paths.metadata_root, line.table.schema.id, *ends)
+    kept: T | None = line.table.env.cache.get(name)
+    if kept is None:
+        kept = make()
+        line.table.env.cache.put(name, kept, weight_of([kept]))
+    return kept
 
 
 # files
@@ -220,8 +229,15 @@ def _option_changes(before: TableSchema | None, after: TableSchema | None) -> li
 # rows
 
 
-def _rows(table: Table, line: Line, before: Snapshot | None, after: Snapshot, whole: Step) -> ChangedRows:
+def _changed(line: Line, before: Snapshot | None, after: Snapshot, whole: Step) -> ChangedRows:
     """Return the first changed rows, or why they are not known."""
+    try:
+        return _kept(line, "rows", before, after, lambda: _rows(line, before, after, whole))
+    except MerganserError as error:
+        return ChangedRows(note=f"The changed rows cannot be told: {error.message}")
+
+
+def _rows(line: Line, before: Snapshot | None, after: Snapshot, whole: Step) -> ChangedRows:
     if after.id not in line or (before is not None and before.id not in line):
         return ChangedRows(note="Rows are compared between snapshots that have not expired; of tags only files are.")
     if before is not None and before.id == after.id:
@@ -234,15 +250,12 @@ def _rows(table: Table, line: Line, before: Snapshot | None, after: Snapshot, wh
             f"The two states differ in {size_text(size)} of files, and rows are compared up to "
             f"{size_text(_BYTES_MAX)}. These are the first rows as commits published them."
         )
-    try:
-        changes = table.changes(1 if before is None else before.id + 1, after.id, mode=mode)
-        found: list[dict[str, Any]] = []
-        for batch in changes.to_batches():
-            found += batch.slice(0, _ROWS + 1 - len(found)).to_pylist()
-            if len(found) > _ROWS:
-                break
-    except MerganserError as error:
-        return ChangedRows(note=f"The changed rows cannot be told: {error.message}")
+    changes = line.table.changes(1 if before is None else before.id + 1, after.id, mode=mode)
+    found: list[dict[str, Any]] = []
+    for batch in changes.to_batches():
+        found += batch.slice(0, _ROWS + 1 - len(found)).to_pylist()
+        if len(found) > _ROWS:
+            break
     kind, *columns = changes.schema.names
     shown = columns[:_COLUMNS_MAX]
     rows = []

@@ -27,6 +27,7 @@ from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import upkeep as u
 from merganser.options.option import Options
 from merganser.progress.sizes import size_text
+from merganser.storage.cache import weight_of
 from merganser.upkeep.plan_compaction import CompactionRequest, plan_jobs
 
 _PER_PAGE: Final = 50
@@ -132,8 +133,7 @@ def view(asked: Asked) -> Mapping[str, Any]:
     if newest is None:
         return {"buckets": None}
     state = MetaReader(table.definition.paths, table.env, table.name).state(newest)
-    key = (asked.table_name, table.path, newest.id, newest.delta_manifest_list)
-    lines: Sequence[BucketLine] = asked.known.get(("buckets", *key), lambda: _lines(table, state))
+    lines = _kept_lines(table, state)
     wanted = asked.text("partition")
     found = [line for line in lines if wanted.lower() in line.partition.lower()]
     order = asked.choice("sort", tuple(sign + name for name in _SORTS for sign in ("-", "")))
@@ -150,6 +150,16 @@ def view(asked: Asked) -> Mapping[str, Any]:
         "listed": _LISTED,
         "shapes": SHAPES_MAX,
     }
+
+
+def _kept_lines(table: Table, state: TableState) -> tuple[BucketLine, ...]:
+    """Return the lines of all buckets; those of the newest state are kept, in the memory that metadata may take."""
+    name = ("buckets", table.definition.paths.metadata_root)
+    kept: tuple[Any, tuple[BucketLine, ...]] | None = table.env.cache.get(name)
+    if kept is None or kept[0] != state.snapshot:
+        kept = (state.snapshot, _lines(table, state))
+        table.env.cache.put(name, kept, weight_of(kept[1]))
+    return kept[1]
 
 
 def _lines(table: Table, state: TableState) -> tuple[BucketLine, ...]:
