@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, expect
 
 import merganser as mg
 from merganser.changes import add_column
+from merganser.console.page import Page as ConsolePage
 from merganser.console.pages.all import PAGES
 from tests.console.browser import browser, faults, page
 from tests.unit.serve.serving import TOKEN, Serving
@@ -94,13 +95,13 @@ def _address(ui: Serving, path: str) -> str:
 
 
 @pytest.mark.parametrize("one", PAGES, ids=lambda one: one.name)
-def test_a_page_is_whole_quiet_in_place_and_accessible(ui: Serving, chromium: Browser, one: object) -> None:
-    name, path = one.name, one.path  # type: ignore[attr-defined]
+def test_a_page_is_whole_quiet_in_place_and_accessible(ui: Serving, chromium: Browser, one: ConsolePage) -> None:
+    name, path = one.name, one.path
     for width, scheme in ((1280, "light"), (400, "dark")):
         with page(chromium, width, scheme, TOKEN) as (shown, said):
             shown.goto(_address(ui, path.replace("{table}", "shop.keys")))
             shown.wait_for_timeout(300)
-            assert (faults(shown), said) == ([], []), (name, width)
+            assert (faults(shown, live=one.events is not None), said) == ([], []), (name, width)
             assert shown.locator("main h1").count() == 1
 
 
@@ -120,10 +121,9 @@ def test_keys_lead_to_every_page(ui: Serving, chromium: Browser) -> None:
             if one.title and one.key:
                 shown.goto(_address(ui, "/t/shop.keys"))
                 shown.keyboard.press("g")
-                shown.keyboard.press(one.key)
-                shown.wait_for_url(
-                    lambda url, one=one: url.split("?")[0].endswith(one.path.replace("{table}", "shop.keys"))
-                )
+                with shown.expect_navigation():
+                    shown.keyboard.press(one.key)
+                assert shown.url.split("?")[0].endswith(one.path.replace("{table}", "shop.keys"))
         shown.keyboard.press("?")
         assert shown.locator("#keys").is_visible()
 
