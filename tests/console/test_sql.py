@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import merganser as mg
+from merganser.progress.sizes import size_text
 from tests.unit.serve.serving import TOKEN, Reply, Serving
 
 
@@ -49,6 +50,9 @@ def test_rows_are_shown_with_their_plan_and_never_as_markup(ui: Serving) -> None
     assert "<script>1" not in found.body.decode()
     assert [f"<script>{i}" in _text(found) for i in (1, 2, 3)] == [True, True, False]
     assert "snapshot   1" in _text(found)
+    size = re.search(r"read +([\d,]+) bytes", _text(found))
+    assert size is not None
+    assert size_text(int(size[1].replace(",", ""))) in _text(found)
 
 
 def test_the_first_rows_of_many_are_shown_and_files_hold_all(ui: Serving) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -76,7 +77,13 @@ def act(asked: Asked, form: Mapping[str, str]) -> Mapping[str, Any]:
         return {**context, "fault": error.message}
     if not results:
         return {**context, "fault": "There is no statement."}
-    return {**context, **_shown(results[-1]), "cut": isinstance(engine, _First) and engine.cut, "plan": plan}
+    return {
+        **context,
+        **_shown(results[-1]),
+        "cut": isinstance(engine, _First) and engine.cut,
+        "plan": plan,
+        "size_read": _size_read(plan),
+    }
 
 
 def _context(asked: Asked, text: str, database: str) -> dict[str, Any]:
@@ -126,6 +133,12 @@ def _plan(session: Session, text: str) -> str | None:
         return None
     plan: str = session.run(s.Explain(last[0])).rows[0][0].as_py()
     return plan
+
+
+def _size_read(plan: str | None) -> int | None:
+    """Return the bytes of the files that a plan reads; None: it does not say."""
+    found = re.findall(r"^read +([\d,]+) bytes", plan or "", re.MULTILINE)
+    return sum(int(size.replace(",", "")) for size in found) if found else None
 
 
 def _shown(result: Result) -> dict[str, Any]:
