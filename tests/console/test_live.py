@@ -76,12 +76,12 @@ def rows(text: str) -> list[tuple[str, ...]]:
     return found
 
 
-def test_the_latest_changes_are_shown_newest_commit_first(ui: Serving, warehouse: Path) -> None:
+def test_the_latest_changes_are_shown_newest_commit_last(ui: Serving, warehouse: Path) -> None:
     table = made(warehouse, "latest", **{"changelog-producer": "input"})
     table.write([{"id": 1, "note": "<b>"}, {"id": 2, "note": None}])
     table.write([{"id": 1, "note": "<b>"}, {"id": 1, "note": "x"}], kinds=["-U", "+U"])
     text = ui.ask("/t/shop.latest/changes").body.decode()
-    assert rows(text) == [("-U", "1", "<b>"), ("+U", "1", "x"), ("+I", "1", "<b>"), ("+I", "2", "null")]
+    assert rows(text) == [("+I", "1", "<b>"), ("+I", "2", "null"), ("-U", "1", "<b>"), ("+U", "1", "x")]
     assert "<b>" not in text
     found = ui.ask("/t/shop.latest/changes", where="id = 1", after="1", deletes="1").body.decode()
     assert rows(found) == [("+U", "1", "x")]

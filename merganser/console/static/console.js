@@ -92,14 +92,14 @@
   };
   (async () => { while (lines.length) await fill(lines.splice(0, 20)); })();
 
-  // The live tail of changes: commits come as server-sent events, each a <tbody> with its rows, newest first. A lost
+  // The live tail of changes: commits come as server-sent events, each a <tbody> with its rows, added at the end. A lost
   // connection is opened again from the last commit that was told; what the server says is wrong ends it.
   const tail = document.querySelector("[data-tail]");
   if (tail) {
     const state = document.querySelector("[data-tail-state]"), pause = document.querySelector("[data-tail-pause]");
     const notices = document.querySelector("[data-tail-notices]"), most = Number(tail.dataset.tailRows);
     let since = tail.dataset.tailSince, paused = false, source = null, again = 0, waiting = [];
-    const say = (text, mark) => { state.textContent = text; state.className = "mark " + mark; };
+    const say = (text, mark) => { state.textContent = text; state.className = "mark tail-state " + mark; };
     const note = (text, mark) => {
       const line = document.createElement("p");
       line.className = "note " + mark;
@@ -108,14 +108,21 @@
       while (notices.children.length > 3) notices.firstChild.remove();
     };
     const live = () => paused ? say(`paused, ${waiting.length} commits waiting`, "warn") : say("live", "good");
+    const view = tail.parentElement;
+    view.scrollTop = view.scrollHeight;
+    const trim = () => {  // what is seen stays in its place: the browser anchors it
+      while (tail.tBodies.length > 1 && tail.rows.length > most + 50) tail.tBodies[0].remove();
+    };
     const add = text => {
       const holder = document.createElement("template");
       holder.innerHTML = `<table>${text}</table>`;
       const body = holder.content.querySelector("tbody");
+      const atEnd = view.scrollTop + view.clientHeight > view.scrollHeight - 40;
       body.dataset.new = "";
-      tail.tHead.after(body);
+      tail.append(body);
       document.querySelector("[data-tail-empty]").hidden = true;
-      while (tail.tBodies.length > 1 && tail.rows.length > most + 50) tail.tBodies[tail.tBodies.length - 1].remove();
+      setTimeout(trim, 500);
+      if (atEnd) requestAnimationFrame(() => { view.scrollTop = view.scrollHeight; });
     };
     const open = () => {
       const address = new URL(tail.dataset.tail, location.href);
