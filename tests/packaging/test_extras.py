@@ -83,7 +83,7 @@ def extras(requirements: list[Requirement]) -> dict[str, set[str]]:
 
 def _imported(module: Module) -> Iterator[str]:
     """Yield the packages of others that a module imports when it runs, also by name."""
-    for found in module.imports():
+    for found in module.imports:
         if not found.typing_only:
             yield found.target.partition(".")[0]
     if not _BY_NAME.search(module.path.read_text()):
