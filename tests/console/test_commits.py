@@ -12,6 +12,7 @@ import pytest
 
 import merganser as mg
 from merganser.changes import add_column, set_option
+from merganser.console.jobs import Jobs
 from merganser.console.page import Asked
 from merganser.console.pages import commits
 from merganser.console.service import Findings
@@ -158,7 +159,8 @@ def test_another_look_reads_no_commit_again() -> None:
 
     def looked(count: int) -> int:
         before = len(storage.calls)
-        asked = Asked(catalog, "/t/db.t/commits", {}, may_change=False, known=known, table_name="db.t")
+        jobs = Jobs(catalog.env.clock)
+        asked = Asked(catalog, "/t/db.t/commits", {}, False, known, jobs, "db.t")
         assert commits.PAGE.view(asked)["commits"].total == count
         return len(storage.calls) - before
 
