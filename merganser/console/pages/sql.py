@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.console import charts
+from merganser.console.cells import cells_of, texts_of
 from merganser.console.page import Asked, Page
 from merganser.errors import InvalidInputError, MerganserError
-from merganser.html.tables import texts
 from merganser.scan.export import write_rows
 from merganser.serve.answers import Answer
 from merganser.sql import statements as s
@@ -143,12 +143,11 @@ def _size_read(plan: str | None) -> int | None:
 
 def _shown(result: Result) -> dict[str, Any]:
     rows: pa.Table = result.rows
-    columns = [texts(column) for column in rows.columns]
     numbers = [any(test(field.type) for test in _NUMBERS) for field in rows.schema]
     return {
         "result": result,
         "names": [(field.name, str(field.type), number) for field, number in zip(rows.schema, numbers, strict=True)],
-        "lines": list(zip(*columns, strict=True)),
+        "lines": cells_of(rows),
         "numbers": numbers,
         "text": _one_text(rows),
         "chart": _chart(rows, numbers),
@@ -176,7 +175,7 @@ def _chart(rows: pa.Table, numbers: list[bool]) -> Any:
         times: list[datetime | None] = first.cast(pa.timestamp("ms", "UTC"), safe=False).to_pylist()
         points = sorted((time, value) for time, value in zip(times, values, strict=True) if time is not None)
         return charts.line_chart(points, title=title) if len(points) > 1 else None
-    return charts.bar_chart([(text or "null", v) for text, v in zip(texts(first), values, strict=True)], title=title)
+    return charts.bar_chart([(text or "null", v) for text, v in zip(texts_of(first), values, strict=True)], title=title)
 
 
 PAGE: Final = Page("sql", "/sql", view, title="SQL", key="q", act=act)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -13,13 +13,14 @@ import pyarrow as pa
 from merganser.console.charts import line_chart
 from merganser.console.page import Asked, Page, Paged, paged_rows
 from merganser.console.pages.warehouse import figures
+from merganser.console.schemas import column_changes, option_changes
 from merganser.handle.table import Table
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.options import write as w
 from merganser.options.registry import find_option
-from merganser.options.secrets import HIDDEN, is_secret, shown
+from merganser.options.secrets import shown
 from merganser.schema.table_schema import TableSchema
 
 _SORTS: Final = {
@@ -101,51 +102,22 @@ def _grown(table: Table) -> Any:
 def _history(table: Table) -> list[SchemaChange]:
     """Return the newest schemas, newest first, each with what it changed."""
     store = SchemaStore(table.definition.paths, table.env)
-    schemas = [store.load(each) for each in store.ids()[-_SCHEMAS_SHOWN - 1 :]]
+    schemas = [store.load(each).shown for each in store.ids()[-_SCHEMAS_SHOWN - 1 :]]
     told: list[tuple[TableSchema, tuple[str, ...]]] = (
         [(schemas[0], ("created",))] if schemas and schemas[0].id == 0 else []
     )
-    told += [(after, schema_changes(before, after)) for before, after in pairwise(schemas)]
+    told += [(after, _changes(before, after)) for before, after in pairwise(schemas)]
     return [
         SchemaChange(schema, datetime.fromtimestamp(schema.time_millis / 1000, UTC), tuple(changes))
         for schema, changes in reversed(told)
     ]
 
 
-def schema_changes(before: TableSchema, after: TableSchema) -> tuple[str, ...]:
-    """Return what a schema changed of the one before, as a person says it."""
-    old, new = {field.id: field for field in before.fields}, {field.id: field for field in after.fields}
-    found = [f"column {field.name} {field.type} added" for key, field in new.items() if key not in old]
-    found += [f"column {field.name} dropped" for key, field in old.items() if key not in new]
-    for was, now in ((old[key], new[key]) for key in new if key in old):
-        if was.name != now.name:
-            found.append(f"column {was.name} renamed to {now.name}")
-        if was.type != now.type:
-            found.append(f"column {now.name}: {was.type} became {now.type}")
-        if was.description != now.description:
-            found.append(f"comment of column {now.name}: {now.description or 'removed'}")
-        if was.default != now.default:
-            found.append(f"default of column {now.name}: {now.default if now.default is not None else 'removed'}")
-    kept = [key for key in old if key in new]
-    if kept != [key for key in new if key in old]:
-        found.append(f"order of columns: {', '.join(after.names)}")
-    for what, was_keys, keys in (
-        ("primary key", before.primary_keys, after.primary_keys),
-        ("partitions", before.partition_keys, after.partition_keys),
-    ):
-        if was_keys != keys:
-            found.append(f"{what}: {_listed(was_keys)} became {_listed(keys)}")
-    for key in sorted({*before.options, *after.options}):
-        was_text, text = before.options.get(key), after.options.get(key)
-        if was_text != text:
-            found.append(f"{key} removed" if text is None else f"{key} = {HIDDEN if is_secret(key) else text}")
-    if before.comment != after.comment:
-        found.append(f"comment: {after.comment or 'removed'}")
-    return tuple(found) or ("nothing that is shown here",)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none"
+def _changes(before: TableSchema, after: TableSchema) -> tuple[str, ...]:
+    texts = [text for _, text in column_changes(before, after)]
+    for key, _, now in option_changes(before, after):
+        texts.append(f"{key} was removed" if now is None else f"{key} = {now}")
+    return tuple(texts) or ("nothing that is shown here",)
 
 
 PAGE: Final = Page("table", "/t/{table}", view, title="Table", key="o")
