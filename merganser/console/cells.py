@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -96,6 +97,8 @@ def _text(value: Any, kind: str, indent: int | None = None) -> str:
         return str(value).lower()
     if isinstance(value, float):
         return _float(value)
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     if kind == "nested" and not isinstance(value, str):
         return json.dumps(value, ensure_ascii=False, default=_part, indent=indent)
     return str(value)
@@ -108,6 +111,8 @@ def _float(value: float) -> str:
 
 
 def _part(value: Any) -> str:
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     return f"0x{bytes(value).hex()}" if isinstance(value, bytes | bytearray | memoryview) else str(value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,15 +40,26 @@ class Step:
 
 
 def step_of(entries: Iterable[ManifestEntry]) -> Step:
-    """Return the sums of entries of manifests."""
+    """Return the sums of entries of manifests. A file that moves to another level is neither written nor removed."""
     added: list[int] = [0, 0, 0]
     removed: list[int] = [0, 0, 0]
-    for entry in entries:
+    kinds = defaultdict[tuple[object, ...], set[int]](set)
+    known = list(entries)
+    for entry in known:
+        kinds[_place(entry)].add(entry.kind)
+    for entry in known:
+        if len(kinds[_place(entry)]) > 1:
+            continue
         sums = added if entry.kind == ADD else removed
         sums[0] += entry.file.row_count
         sums[1] += 1
         sums[2] += entry.file.size
     return Step(added[0], removed[0], added[1], removed[1], added[2], removed[2])
+
+
+def _place(entry: ManifestEntry) -> tuple[object, ...]:
+    """Return what says which file an entry means, at any level."""
+    return entry.partition, entry.bucket, entry.file.name, entry.file.external_path
 
 
 class Line:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
@@ -37,6 +37,7 @@ class Asked:
         may_change: whether the client may change tables.
         known: what earlier requests found.
         jobs: work on tables that pages began.
+        when_gone: called if the client goes before it has its answer.
     """
 
     catalog: Catalog
@@ -46,6 +47,7 @@ class Asked:
     known: Known
     jobs: Jobs
     table_name: str = ""
+    when_gone: list[Callable[[], object]] = field(default_factory=list)
 
     @cached_property
     def table(self) -> Table:

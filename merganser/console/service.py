@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from markupsafe import escape
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Route
 from starlette.types import Scope
 
@@ -25,10 +25,10 @@ from merganser.console.jobs import Jobs
 from merganser.console.page import Asked, News, Page
 from merganser.console.pages import sql
 from merganser.console.pages.all import PAGES
-from merganser.errors import InvalidInputError, MerganserError
+from merganser.errors import InvalidInputError, MerganserError, StorageError
 from merganser.serve import answers
 from merganser.serve.answers import Answer, RefusedError
-from merganser.serve.http import MAY_CHANGE, Access, HttpService
+from merganser.serve.http import MAY_CHANGE, WORKERS, Access, HttpService
 from merganser.serve.operations import Limits
 
 COOKIE: Final = "merganser-console"
@@ -78,6 +78,7 @@ class ConsoleService(HttpService):
     def __init__(self, catalog: Catalog, access: Access, limits: Limits, log: Callable[[str], None]) -> None:
         self._known = Findings()
         self._jobs_of_pages = Jobs(catalog.env.clock)
+        self._forms = asyncio.Semaphore(WORKERS // 2)
         open_paths = ("/login", "/health", *(f"/static/{name}" for name in html.STATIC))
         super().__init__(catalog, replace(access, cookie=COOKIE), limits, log, open_paths)
 
@@ -109,7 +110,33 @@ class ConsoleService(HttpService):
             raise RefusedError(403, answers.REFUSED, _READ_ONLY)
         form = _form(await self._body(request))
         assert act is not None
-        return await self._in_thread(lambda: self._rendered(page, asked, act(asked, form), None))
+        return await self._while_there(
+            request, page, asked, lambda: self._rendered(page, asked, act(asked, form), None)
+        )
+
+    async def _while_there(self, request: Request, page: Page, asked: Asked, work: Callable[[], Answer]) -> Answer:
+        """Do what a form asks. Only some forms run at once, so that threads are left for pages.
+
+        Raises:
+            ClientDisconnect: the client has gone before its turn came.
+        """
+
+        async def in_turn() -> Answer:
+            async with self._forms:
+                if gone.done() and not page.changes:
+                    raise ClientDisconnect
+                return await self._in_thread(work)
+
+        answer, gone = asyncio.ensure_future(in_turn()), asyncio.ensure_future(request.receive())
+        try:
+            await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+            while not answer.done():
+                for stop in asked.when_gone:
+                    stop()
+                await asyncio.wait((answer,), timeout=_LOOK_SECONDS)
+            return await answer
+        finally:
+            gone.cancel()
 
     async def _events(self, page: Page, request: Request) -> Answer:
         asked, events = self._asked(page, request), page.events
@@ -141,7 +168,9 @@ class ConsoleService(HttpService):
         may_change = bool(request.scope["state"][MAY_CHANGE])
         if page.changes and not may_change:
             raise RefusedError(403, answers.REFUSED, _READ_ONLY)
-        query = dict(parse_qsl(request.scope["query_string"].decode("latin-1"), max_num_fields=_FIELDS_MAX))
+        text = request.scope["query_string"].decode("latin-1")
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS_MAX)
+        query = {name: value for name, value in pairs if value or name.startswith("k.")}  # a key may be an empty text
         table = request.path_params.get("table", "")
         path = page.path.replace("{table}", quote(table))
         return Asked(self.catalog, path, query, may_change, self._known, self._jobs_of_pages, table)
@@ -155,7 +184,7 @@ class ConsoleService(HttpService):
             body = html.render(page.name, {**frame, **context}, part)
         except KeyError:
             raise InvalidInputError(f"the page has no part {part!r:.60}.") from None
-        return Answer(body, kind=_HTML, headers=_HEADERS)
+        return Answer(body, context.get("status", 200), kind=_HTML, headers=_HEADERS)
 
     def _frame(self, page: Page | None, asked: Asked | None) -> dict[str, Any]:
         """Return what all pages show around their own."""
@@ -202,7 +231,10 @@ class ConsoleService(HttpService):
     def failed(self, error: Exception) -> Answer:
         """Return an error as a page."""
         found = super().failed(error)
-        page = self._error(found.status, json.loads(found.body)["message"], found.headers)
+        message = json.loads(found.body)["message"]
+        if isinstance(error, MerganserError) and not isinstance(error, StorageError):
+            message = error.message  # those who run a table are told which of its files is damaged
+        page = self._error(found.status, message, found.headers)
         return replace(page, logged=found.logged)
 
     def no_route(self, scope: Scope, error: HTTPException) -> RefusedError:
@@ -258,6 +290,8 @@ def _check_origin(request: Request) -> None:
         RefusedError: the browser says that it comes from elsewhere, or not where from.
     """
     origin = request.headers.get("origin", "")
+    if not origin and request.headers.get("authorization", "").lower().startswith("bearer "):
+        return  # a script: a page of somebody else cannot send this header
     site = request.headers.get("sec-fetch-site", "same-origin")
     if site not in ("same-origin", "none") or origin.partition("://")[2] != request.headers.get("host", ""):
         raise RefusedError(403, answers.REFUSED, "the form does not come from a page of this console.")

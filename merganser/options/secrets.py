@@ -26,6 +26,9 @@ _WORDS: Final = frozenset({"sas", "pwd"})
 _COLUMNS: Final = ("fields.", "file-index.")
 """Beginnings of keys whose next part is the name of a column: `fields.token.aggregate-function` is no secret."""
 
+_PASSWORD: Final = re.compile(r"(://[^\s/?#@:]*:)[^\s/?#]+@")
+"""The password of an address such as `jdbc:postgresql://user:password@host/name`."""
+
 
 def is_secret(key: str) -> bool:
     """Return whether the key of an option says that its value is a secret."""
@@ -37,8 +40,10 @@ def is_secret(key: str) -> bool:
 
 
 def shown(options: Mapping[str, str]) -> Options:
-    """Return options as people may see them: secrets are `HIDDEN`."""
-    return Options({key: HIDDEN if is_secret(key) else text for key, text in options.items()})
+    """Return options as people may see them: secrets are `HIDDEN`, and so are the passwords in addresses."""
+    return Options({
+        key: HIDDEN if is_secret(key) else _PASSWORD.sub(rf"\1{HIDDEN}@", text) for key, text in options.items()
+    })  # fmt: skip
 
 
 def check_no_secrets(keys: Iterable[object], *, what: str) -> None:

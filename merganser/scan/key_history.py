@@ -148,11 +148,12 @@ def key_history(
     return _Search(table, env, where, seconds, lookups_max).found(start)
 
 
-def key_condition(table: TableDef, texts: Mapping[int, str]) -> Predicate:
+def key_condition(table: TableDef, texts: Mapping[int, str | None]) -> Predicate:
     """Return the condition that selects a key.
 
     Args:
-        texts: by the id of each key column its value as text, that of a binary column in hexadecimal digits.
+        texts: by the id of each key column its value as text, that of a binary column in hexadecimal digits; None is
+            null, which only keys of tables with 'primary-key.nullable' have.
 
     Raises:
         InvalidInputError: a text is no value of its column; `context["column"]` names the column.
@@ -160,6 +161,9 @@ def key_condition(table: TableDef, texts: Mapping[int, str]) -> Predicate:
     parts = []
     for field_id, text in texts.items():
         [found] = [each for each in table.schema.fields if each.id == field_id]
+        if text is None:
+            parts.append(build.is_null(Column((found.name,), found.type)))
+            continue
         try:
             value = Literal(text, t.string())
             if isinstance(found.type, t.Binary | t.VarBinary):

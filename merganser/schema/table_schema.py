@@ -18,7 +18,7 @@ from merganser.errors import FormatError, InvalidInputError
 from merganser.options import write as options_write
 from merganser.options.option import Options
 from merganser.options.registry import did_you_mean
-from merganser.options.secrets import is_secret, shown
+from merganser.options.secrets import shown
 from merganser.schema import types as t
 from merganser.schema.internal_names import internal_name
 from merganser.schema.types_text import (
@@ -117,7 +117,7 @@ class TableSchema:
     @property
     def shown(self) -> TableSchema:
         """The schema as users see it: without secrets, and without the key and the column that counting takes."""
-        found = self if not any(map(is_secret, self.options)) else replace(self, options=shown(self.options))
+        found = replace(self, options=shown(self.options))
         return replace(found, fields=self.user_fields, primary_keys=()) if self.counting else found
 
     @property

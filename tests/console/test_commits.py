@@ -50,6 +50,10 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
         old.write([{"id": i}])
     old.tags.create("first", snapshot=1)
     old.expire(retain_max=1, retain_min=1)
+    moved = catalog.create_table(
+        "shop.moved", {"id": "BIGINT"}, ["id"], options={"bucket": "1", "changelog-producer": "lookup"}
+    )
+    moved.write([{"id": i} for i in range(5)])
     catalog.create_table("shop.nothing", {"id": "BIGINT"}, ["id"], options={"bucket": "1"})
     many = catalog.create_table("shop.many", {"id": "BIGINT"}, options={"bucket": "-1", "write-only": "true"})
     for i in range(130):
@@ -96,6 +100,16 @@ def test_tags_and_branches_are_drawn_and_escaped(ui: Serving) -> None:
     assert re.search(r"dev</a></strong>.*?2 snapshots, the newest is 3", drawn, re.DOTALL)
     assert re.search(r"empty</a></strong>.*?no snapshot; began empty", drawn, re.DOTALL)
     assert "only there" in _page(ui, "shop.orders$branch_dev/diff", to="3")
+
+
+def test_a_file_that_a_compaction_moves_to_another_level_is_not_written(ui: Serving, warehouse: Path) -> None:
+    table = mg.catalog(warehouse).table("shop.moved")
+    assert [each.commit_kind for each in table.snapshots()] == ["APPEND", "COMPACT"]
+    assert set(table.files()["level"].to_pylist()) != {0}
+    [moved, written] = [line for line in _texts(_page(ui, "shop.moved/commits")) if "ago" in line]
+    assert re.search(r"COMPACT 0 0 \+0 −0 0 bytes 5 ", moved), moved
+    assert re.search(r"APPEND \+5 0 \+1 −0 ", written), written
+    assert "<dd>+0 −0</dd>" in _page(ui, "shop.moved/diff", to="2")
 
 
 def test_a_long_history_is_paged(ui: Serving) -> None:

@@ -46,6 +46,10 @@ def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     for begin in range(0, 250, 50):
         lines.write([{"n": n} for n in range(begin, begin + 50)])
     catalog.create_table("shop.empty", {"n": "INT"})
+    tiny = catalog.create_table("shop.tiny", {"d": "DECIMAL(20, 10)", "a": "ARRAY<DECIMAL(20, 10)>"})
+    tiny.write([{"d": Decimal("-1E-10"), "a": [Decimal("1E-10"), Decimal("0E-10")]}])
+    tiny.tags.create("damaged")
+    (path / "shop.db" / "tiny" / "tag" / "tag-damaged").write_text("nothing")
     serving = Serving(path, command="ui")
     yield serving
     serving.kill()
@@ -62,6 +66,10 @@ def shown(text: str) -> list[list[str]]:
     rows = re.findall(r"<tr>(.*?)</tr>", text, re.DOTALL)
     cells = [re.findall(r'<td class="value[^>]*>(.*?)</td>', row, re.DOTALL) for row in rows]
     return [[html.unescape(re.sub(r"<[^>]*>", "", cell)) for cell in row] for row in cells if row]
+
+
+def test_decimals_have_no_exponent_and_a_damaged_tag_hides_no_rows(ui: Serving) -> None:
+    assert shown(page(ui, "tiny")) == [["-0.0000000001", '["0.0000000001", "0.0000000000"]']]
 
 
 def through(ui: Serving, table: str, **query: Any) -> list[list[list[str]]]:

@@ -190,6 +190,10 @@ def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     odd.write([{"k`1": "<i>o'\\", "b": b"\x01\xff", "v": float("nan")}])
     odd.write([{"k`1": "<i>o'\\", "b": b"\x01\xff", "v": 1.5}])
     catalog.create_table("d.lines", {"n": "INT"})
+    bare = {"bucket": "1", "primary-key.nullable": "true"}
+    nulls = catalog.create_table("d.nulls", {"a": "STRING", "b": "INT", "v": "INT"}, ["a", "b"], options=bare)
+    nulls.write([{"a": a, "b": b, "v": 0} for a in (None, "null", "") for b in (None, 1)])
+    nulls.write([{"a": None, "b": 1, "v": 1}])
     serving = Serving(path, command="ui")
     yield serving
     serving.kill()
@@ -201,6 +205,14 @@ def test_the_link_of_a_row_leads_to_its_history(ui: Serving) -> None:
     assert [*re.findall(r"snapshot \d(?=</h3>)", text)] == ["snapshot 3", "snapshot 1"]  # NaN stayed NaN
     assert "<i>" not in text
     assert re.search(r"<del>NaN</del>.*<ins>1.5</ins>", text)
+
+
+def test_links_of_keys_that_are_null_or_empty_lead_to_their_own_histories(ui: Serving) -> None:
+    links = re.findall(r'href="([^"]*/key\?[^"]*)"', ui.ask("/t/d.nulls/data").body.decode())
+    told = [ui.ask(html.unescape(link)).body.decode() for link in links]
+    assert len(told) == 6
+    assert sorted(len(re.findall(r"snapshot \d(?=</h3>)", text)) for text in told) == [1, 1, 1, 1, 1, 2]
+    assert len({html.unescape(re.search(r"<tbody>.*</tbody>", text, re.DOTALL)[0]) for text in told}) == 6  # type: ignore[index]
 
 
 def test_a_key_that_is_none_is_told_beside_its_field(ui: Serving) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,10 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     catalog.create_database("shop")
     table = catalog.create_table("shop.orders", {"id": "BIGINT", "note": "STRING"}, ["id"], options={"bucket": "2"})
     table.write([{"id": 1, "note": "<b>first</b>"}, {"id": 2, "note": None}])
+    damaged = catalog.create_table("shop.damaged", {"id": "BIGINT"}, ["id"])
+    damaged.write([{"id": 1}])
+    [manifest] = (path / "shop.db" / "damaged" / "manifest").glob("manifest-[0-9a-f]*-0")
+    manifest.write_bytes(manifest.read_bytes()[:100])
     return path
 
 
@@ -60,6 +65,25 @@ def test_figures_are_found_for_the_tables_that_are_named(ui: Serving) -> None:
     found = ui.ask("/", figures='["shop.orders", "shop.gone"]').json
     assert found["shop.orders"]["rows"]["text"] == "2"
     assert found["shop.gone"]["health"]["text"] == "unreadable"
+
+
+def test_figures_of_no_list_of_names_are_refused(ui: Serving) -> None:
+    for wrong in ("[" * 20_000, "{}", "[1]", "no"):
+        assert ui.ask("/", figures=wrong).status == 400
+
+
+def test_a_page_of_a_damaged_table_says_which_file_is_damaged(ui: Serving) -> None:
+    found = ui.ask("/t/shop.damaged/data")
+    assert found.status == 500
+    assert re.search(r"shop.db/damaged/manifest/manifest-[-0-9a-f]+&#39; has 100 bytes", found.body.decode())
+
+
+def test_scripts_send_forms_with_the_token_and_without_an_origin(guarded: Serving) -> None:
+    assert b">7<" in guarded.ask("/sql", "POST", body="statement=SELECT+3%2B4").body
+    for headers in ({"origin": "http://example.org"}, {"sec-fetch-site": "cross-site", "origin": "null"}):
+        assert guarded.ask("/sql", "POST", headers, "statement=SELECT+1").status == 403
+    by_cookie = {"authorization": "", "cookie": COOKIE}
+    assert guarded.ask("/sql", "POST", by_cookie, "statement=SELECT+1").status == 403
 
 
 def test_without_the_token_there_is_only_the_door(guarded: Serving) -> None:

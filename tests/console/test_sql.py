@@ -15,6 +15,7 @@ import pytest
 
 import merganser as mg
 from merganser.progress.sizes import size_text
+from merganser.serve.http import WORKERS
 from tests.unit.serve.serving import TOKEN, Reply, Serving
 
 
@@ -89,6 +90,35 @@ def test_an_error_is_told_beside_the_statement(ui: Serving, statement: str) -> N
     found = _run(ui, statement)
     assert found.status == 200
     assert 'role="alert"' in found.body.decode()
+
+
+def test_a_file_of_a_statement_that_fails_is_an_error_of_http(ui: Serving) -> None:
+    for statement in ("SELECT nothing", "DROP TABLE shop.items", "USE shop"):
+        found = _run(ui, statement, form="csv")
+        assert (found.status, 'role="alert"' in found.body.decode()) == (400, True)
+
+
+def test_set_raises_no_limit_of_the_console(ui: Serving) -> None:
+    assert "at most 60 s" in _text(_run(ui, "SET 'sql.timeout' = '61 s'; SELECT 1"))
+    assert "1 row" in _text(_run(ui, "SET 'sql.timeout' = '59 s'; SELECT 1"))
+    many = "SELECT id FROM range(1000001)"
+    for before in ("", "SET 'sql.max-rows' = '2000000'; ", "RESET 'sql.max-rows'; "):
+        found = _run(ui, before + many, form="csv")
+        assert (found.status, "more than 1000000 rows" in _text(found)) == (400, True)
+
+
+_ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t"
+
+
+def test_statements_leave_threads_for_pages_and_end_with_their_clients(ui: Serving) -> None:
+    connections = [ui.connect() for _ in range(WORKERS + 1)]
+    for each in connections:
+        form = urlencode({"statement": _ENDLESS})
+        each.request("POST", "/sql", form, {"origin": f"http://127.0.0.1:{ui.port}"})
+    assert b"shop.items" in ui.ask("/t/shop.items/data").body  # far sooner than the statements end
+    for each in connections:
+        each.close()
+    assert b">7<" in _run(ui, "SELECT 3 + 4").body  # the connection waits 30 s, the statements would run for 60 s
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "/etc/hostname"])

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 import pyarrow as pa
 
 from merganser.console import cells
+from merganser.console.history import Line as Past
 from merganser.console.page import PER_PAGE, Asked, Page
 from merganser.errors import ExpiredError, InvalidInputError, NotFoundError, UnsupportedError
 from merganser.expr.text import to_predicate
@@ -90,7 +91,7 @@ def view(asked: Asked) -> Mapping[str, Any]:
         "snapshot": None if chosen is None else chosen.snapshot,
         "newest": newest,
         "seconds": table.env.seconds() - begun,
-        "tags": [tag.name for tag in reversed(table.tags.list())][:200],
+        "tags": [tag.name for tag in reversed(Past(asked, table).tags)][:200],
         "order": _order_told(table),
     }
 
@@ -228,8 +229,8 @@ def _lines(table: Table, rows: pa.Table, columns: Sequence[t.Field]) -> list[Lin
 
 def history_address(table_name: str, key: Sequence[str], texts: Sequence[str | None]) -> str | None:
     """Return the address of the history of a key; None: the key is too long for an address."""
-    known = {f"k.{name}": text for name, text in zip(key, texts, strict=True) if text is not None}
-    query = urlencode(known)
+    given = zip(key, texts, strict=True)
+    query = urlencode([(f"null.{name}", "1") if text is None else (f"k.{name}", text) for name, text in given])
     return f"/t/{quote(table_name)}/key?{query}" if len(query) <= _KEY_TEXT_MAX else None
 
 

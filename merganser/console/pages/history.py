@@ -69,11 +69,12 @@ def view(asked: Asked) -> Mapping[str, Any]:
     table = asked.table
     fields = _fields(table)
     texts = [asked.query.get(f"k.{field.name}") for field in fields]
+    nulls = [f"null.{field.name}" in asked.query for field in fields]
     shown: dict[str, Any] = {"table": table, "history": None, "told": [], "seconds": 0.0, "before": None}
     form = [Asking(f, f"k.{f.name}", text or "") for f, text in zip(fields, texts, strict=True)]
-    if not fields or any(text is None for text in texts):
+    if not fields or any(text is None and not null for text, null in zip(texts, nulls, strict=True)):
         return shown | {"form": form}
-    wanted = {field.id: text for field, text in zip(fields, texts, strict=True) if text is not None}
+    wanted = {field.id: text for field, text in zip(fields, texts, strict=True)}
     try:
         key_condition(table.definition, wanted)
     except InvalidInputError as error:

@@ -15,6 +15,7 @@ from merganser.console import charts
 from merganser.console.cells import cells_of, texts_of
 from merganser.console.page import Asked, Page
 from merganser.errors import InvalidInputError, MerganserError
+from merganser.options.option import DURATION
 from merganser.scan.export import write_rows
 from merganser.serve.answers import Answer
 from merganser.sql import statements as s
@@ -33,7 +34,36 @@ _KINDS: Final = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.a
 _NUMBERS: Final = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
-class _First(Embedded):
+class _Limited(Embedded):
+    """Runs queries within the limits of the console, whatever SET says, until the client goes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_over = False
+
+    def cancel(self) -> None:
+        """Stop the query that runs, and run no other."""
+        self._is_over = True
+        super().cancel()
+
+    def query(self, state: State, *how: Any, **more: Any) -> Relation:
+        """Return the rows of a query."""
+        if self._is_over:
+            raise InvalidInputError("the client has gone, so its queries were stopped.")
+        limit = DURATION.parse(_SECONDS)
+        if DURATION.parse(state.options.get(TIMEOUT, _SECONDS)) > limit:
+            raise InvalidInputError(f"'{TIMEOUT}' is at most {_SECONDS} in the console. Nothing was run.")
+        state.options.setdefault(TIMEOUT, _SECONDS)
+        return super().query(state, *how, **more)
+
+    def result(self, state: State, relation: Relation) -> pa.Table:
+        """Return the rows of a file."""
+        own = state.options.get(MAX_ROWS, "")
+        state.options[MAX_ROWS] = str(min(int(own or _EXPORTED_MAX), _EXPORTED_MAX))
+        return super().result(state, relation)
+
+
+class _First(_Limited):
     """Reads the first rows of a result, and knows whether there are more."""
 
     cut = False
@@ -62,10 +92,12 @@ def act(asked: Asked, form: Mapping[str, str]) -> Mapping[str, Any]:
     context = _context(asked, text, database)
     if not text:
         return {**context, "fault": "There is no statement."}
-    engine = Embedded() if wanted in _KINDS else _First()
+    engine = _Limited() if wanted in _KINDS else _First()
     session = Session(asked.catalog, engine)
     try:
         _check_allowed(text, asked)
+        if all(isinstance(each, s.READING) for each in parse(text)):
+            asked.when_gone.append(engine.cancel)
         session.sql(f"SET '{TIMEOUT}' = '{_SECONDS}'")
         if database:
             session.run(s.Use((database,)))
@@ -74,7 +106,7 @@ def act(asked: Asked, form: Mapping[str, str]) -> Mapping[str, Any]:
         results = list(session.results(text))
         plan = _plan(session, text)
     except MerganserError as error:
-        return {**context, "fault": error.message}
+        return {**context, "fault": error.message, "status": 400 if wanted in _KINDS else 200}
     if not results:
         return {**context, "fault": "There is no statement."}
     return {
@@ -117,7 +149,6 @@ def _check_allowed(text: str, asked: Asked) -> None:
 
 
 def _file(session: Session, text: str, form: str) -> Answer:
-    session.sql(f"SET '{MAX_ROWS}' = '{_EXPORTED_MAX}'")
     result = session.execute(text)
     if not result.has_rows:
         raise InvalidInputError("the last statement gives no rows to write.")

@@ -67,7 +67,7 @@ def _names(catalog: Catalog) -> list[tuple[str, str]]:
 def _figures_of(asked: Asked) -> dict[str, Any]:
     try:
         names = json.loads(asked.text("figures"))
-    except ValueError:
+    except (ValueError, RecursionError):
         names = None
     if not isinstance(names, list) or len(names) > _FIGURES_MAX or not all(isinstance(name, str) for name in names):
         raise InvalidInputError(f"parameter 'figures' is no JSON list of at most {_FIGURES_MAX} tables.")

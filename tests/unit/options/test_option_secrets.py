@@ -37,6 +37,20 @@ def test_a_key_that_names_a_credential_is_a_secret(key):
 
 
 @pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("jdbc:postgresql://u:p@w@h:5432/d", f"jdbc:postgresql://u:{HIDDEN}@h:5432/d"),
+        ("http://:p@h/", f"http://:{HIDDEN}@h/"),
+        ("s3://bucket/a@b:c", "s3://bucket/a@b:c"),
+        ("http://h:80/x?mail=a@b", "http://h:80/x?mail=a@b"),
+        ("user@h:p@h", "user@h:p@h"),
+    ],
+)
+def test_the_password_of_an_address_is_hidden(text, seen):
+    assert shown({"uri": text}) == {"uri": seen}
+
+
+@pytest.mark.parametrize(
     "key",
     [
         "s3.endpoint", "s3.region", "fs.oss.endpoint", "owner", "kafka.properties.sasl.mechanism", "class-assigner",
