@@ -123,17 +123,18 @@ class ConsoleService(HttpService):
 
         async def in_turn() -> Answer:
             async with self._forms:
-                if gone.done() and not page.changes:
+                if (gone.done() or self.stopping) and not page.changes:
                     raise ClientDisconnect
                 return await self._in_thread(work)
 
         answer, gone = asyncio.ensure_future(in_turn()), asyncio.ensure_future(request.receive())
         try:
-            await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
             while not answer.done():
-                for stop in asked.when_gone:
-                    stop()
-                await asyncio.wait((answer,), timeout=_LOOK_SECONDS)
+                if gone.done() or self.stopping:
+                    for stop in asked.when_gone:
+                        stop()
+                waited = (answer,) if gone.done() else (answer, gone)
+                await asyncio.wait(waited, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             return await answer
         finally:
             gone.cancel()

@@ -23,6 +23,10 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table.write([{"id": 1, "note": "<b>first</b>"}, {"id": 2, "note": None}])
     damaged = catalog.create_table("shop.damaged", {"id": "BIGINT"}, ["id"])
     damaged.write([{"id": 1}])
+    torn = catalog.create_table("shop.torn", {"id": "BIGINT"}, ["id"])
+    for i in range(3):
+        torn.write([{"id": i}])
+    (path / "shop.db" / "torn" / "snapshot" / "snapshot-2").write_text("{")
     [manifest] = (path / "shop.db" / "damaged" / "manifest").glob("manifest-[0-9a-f]*-0")
     manifest.write_bytes(manifest.read_bytes()[:100])
     return path
@@ -76,6 +80,11 @@ def test_a_page_of_a_damaged_table_says_which_file_is_damaged(ui: Serving) -> No
     found = ui.ask("/t/shop.damaged/data")
     assert found.status == 500
     assert re.search(r"shop.db/damaged/manifest/manifest-[-0-9a-f]+&#39; has 100 bytes", found.body.decode())
+
+
+def test_a_damaged_snapshot_hides_no_page_that_does_not_need_it(ui: Serving) -> None:
+    for page in ("", "/commits", "/data", "/tree", "/changes", "/readers"):
+        assert (page, ui.ask(f"/t/shop.torn{page}").status) == (page, 200)
 
 
 def test_scripts_send_forms_with_the_token_and_without_an_origin(guarded: Serving) -> None:

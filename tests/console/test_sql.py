@@ -138,6 +138,15 @@ def test_with_upkeep_statements_change_tables(warehouse: Path) -> None:
     serving = Serving(warehouse, "--allow-upkeep", token=TOKEN, command="ui")
     try:
         assert "rows inserted" in _text(_run(serving, "INSERT INTO shop.items VALUES (5000, 'new', 1)"))
+        _run(serving, "CREATE TABLE shop.more (a INT); INSERT INTO shop.more VALUES (1), (2)")
+        for form in ("table", "csv"):
+            question = _text(_run(serving, "USE shop; DROP TABLE more", form=form))
+            assert "Drops the table shop.more: 2 stored rows" in question
+        assert mg.catalog(warehouse).list_tables("shop") == ["items", "more"]
+        assert "Done." in _text(_run(serving, "USE shop; DROP TABLE more", confirmed="yes"))
+        assert mg.catalog(warehouse).list_tables("shop") == ["items"]
+        folder = f"CALL sys.migrate_folder('{warehouse}/shop.db/items/bucket-0', 'shop.taken')"
+        assert "cannot run 'migrate_folder'" in _text(_run(serving, folder, confirmed="yes"))
         assert serving.ask("/sql", "POST", {"origin": "http://example.org"}, "statement=SELECT+1").status == 403
     finally:
         serving.kill()

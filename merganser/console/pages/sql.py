@@ -21,6 +21,7 @@ from merganser.serve.answers import Answer
 from merganser.sql import statements as s
 from merganser.sql.embedded import Embedded
 from merganser.sql.engine import Relation
+from merganser.sql.losses import loss
 from merganser.sql.parse import parse
 from merganser.sql.result import Result
 from merganser.sql.session import Session
@@ -101,6 +102,9 @@ def act(asked: Asked, form: Mapping[str, str]) -> Mapping[str, Any]:
         session.sql(f"SET '{TIMEOUT}' = '{_SECONDS}'")
         if database:
             session.run(s.Use((database,)))
+        losses = [] if form.get("confirmed") else _losses(session, text)
+        if losses:
+            return {**context, "losses": losses, "form": wanted}
         if wanted in _KINDS:
             return {"answer": _file(session, text, wanted)}
         results = list(session.results(text))
@@ -125,6 +129,7 @@ def _context(asked: Asked, text: str, database: str) -> dict[str, Any]:
         "database": database or DEFAULT_DATABASE,
         "fault": None,
         "result": None,
+        "losses": None,
         "shown_max": _SHOWN_MAX,
         "exported_max": _EXPORTED_MAX,
         "seconds_max": _SECONDS,
@@ -132,20 +137,36 @@ def _context(asked: Asked, text: str, database: str) -> dict[str, Any]:
 
 
 def _check_allowed(text: str, asked: Asked) -> None:
-    """Refuse statements that change something where that is not allowed.
+    """Refuse statements that change something where that is not allowed, and those that read folders of the server.
 
     Raises:
         InvalidInputError: names the statement; nothing was run.
     """
-    if asked.may_change:
-        return
     for statement in parse(text):
+        if isinstance(statement, s.Call) and statement.procedure[-1].lower() == "migrate_folder":
+            raise InvalidInputError(
+                "cannot run 'migrate_folder' in the console: it takes files from any folder that the server can read. "
+                "Nothing was run. Run `merganser migrate` on the machine of the folder."
+            )
+        if asked.may_change:
+            continue
         if not isinstance(statement, s.READING):
             verb = statement.text.split(None, 1)[0].upper()[:20]
             raise InvalidInputError(
                 f"cannot run {verb}: this console only reads, so SELECT, EXPLAIN, SHOW, DESCRIBE, USE and SET are "
                 "allowed. Nothing was run. `merganser ui --allow-upkeep` with a token allows the others."
             )
+
+
+def _losses(session: Session, text: str) -> list[str]:
+    """Return what statements take away, as sentences."""
+    told = []
+    for statement in parse(text):
+        if isinstance(statement, s.Use):
+            session.run(statement)  # it says what later names mean
+        else:
+            told.append(loss(session.state, session.engine, statement))
+    return [each for each in told if each is not None]
 
 
 def _file(session: Session, text: str, form: str) -> Answer:

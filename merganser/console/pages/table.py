@@ -11,13 +11,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 from merganser.console.charts import line_chart
+from merganser.console.history import Line
 from merganser.console.page import Asked, Page, Paged, paged_rows
 from merganser.console.pages.warehouse import figures
 from merganser.console.schemas import column_changes, option_changes
 from merganser.handle.table import Table
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
-from merganser.meta.snapshots import SnapshotStore
 from merganser.options import write as w
 from merganser.options.registry import find_option
 from merganser.options.secrets import shown
@@ -57,7 +57,9 @@ def view(asked: Asked) -> Mapping[str, Any]:
         "options": [(key, value, _meaning(key)) for key, value in sorted(options.items())],
         "partitions": _partitions(asked, table, newest) if table.partition_by else None,
         "history": _history(table),
-        "grown": None if newest is None else asked.known.get(_key("grown", table, newest), lambda: _grown(table)),
+        "grown": None
+        if newest is None
+        else asked.known.get(_key("grown", table, newest), lambda: _grown(asked, table)),
     }
 
 
@@ -88,14 +90,13 @@ def _named(table: Table, text: str) -> str:
     return ", ".join(f"{name}={value}" for name, value in zip(table.partition_by, values, strict=True))
 
 
-def _grown(table: Table) -> Any:
+def _grown(asked: Asked, table: Table) -> Any:
     """Return the chart of rows over time, from snapshots that are spread over those that are kept."""
-    store = SnapshotStore(table.definition.paths, table.env, table.name)
-    ids = store.ids()
+    line = Line(asked, table)
+    ids = line.ids[::-1]
     step = max(1, len(ids) // _POINTS)
     chosen = sorted({*ids[::step], *ids[-1:]})
-    found = [snapshot for snapshot in map(store.get, chosen) if snapshot is not None]
-    points = [(each.commit_time, float(each.total_record_count or 0)) for each in found]
+    points = [(each.commit_time, float(each.total_record_count or 0)) for each in line.snapshots(chosen)]
     return line_chart(points, title="Rows stored over time", unit="rows") if len(points) > 1 else None
 
 
