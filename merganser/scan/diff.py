@@ -203,8 +203,8 @@ def _same(rows: pa.Table, old: Positions, new: Positions) -> npt.NDArray[np.bool
 
 
 def _taken(rows: pa.Table, at: Positions) -> pa.Table:
-    """Return rows at rising positions; most often they are neighbours."""
-    if at[-1] - at[0] + 1 == len(at):
+    """Return rows at some positions, which most often are neighbours; those of several buckets come in any order."""
+    if at[-1] - at[0] + 1 == len(at) and (np.diff(at) == 1).all():
         return rows.slice(int(at[0]), len(at))
     return rows.take(pa.array(at))
 

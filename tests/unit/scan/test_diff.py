@@ -49,6 +49,22 @@ def _names(table: mg.Table) -> set[str]:
     return {Path(path).name for path in table.files().column("file_path").to_pylist()}
 
 
+def test_a_rescale_changes_no_row(tmp_path: Path) -> None:
+    """The rows of one state then lie in several buckets, and keys of these take turns."""
+    catalog = mg.catalog(tmp_path)
+    catalog.create_database("db")
+    columns, key = {"p": "INT", "k": "INT", "v": "INT"}, ["p", "k"]
+    table = catalog.create_table("db.t", columns, key, ["p"], options={"bucket": "2"})
+    rows = [{"p": p, "k": k, "v": k} for p in range(40) for k in range(p, p + 4 + p % 3)]
+    table.write(rows)
+    table.rescale(1)
+    table = catalog.table("db.t")
+    assert table.changes(2, 2, mode="diff").count() == 0
+    table.write([row | {"v": row["v"] + (row["k"] % 2)} for row in rows])
+    odd = sum(row["k"] % 2 for row in rows)
+    assert table.changes(2, 3, mode="diff").count() == 2 * odd
+
+
 def test_files_that_both_states_share_are_not_read(tmp_path: Path) -> None:
     table = _table(tmp_path, bucket="1", target__file__row__num="100")
     table.write(_rows(0, 1000))
