@@ -23,6 +23,7 @@ from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.testing.builders import catalog_over, memory_with
 from merganser.testing.engines_oracle import Change
+from tests.everything import looking
 from tests.everything.following import Follower, follower_of
 from tests.everything.layouts import drawn_layout
 from tests.everything.logged import compare_log
@@ -430,6 +431,9 @@ class History:
         for look in (self._filtered, self._looked_up, self._older, self._diff, self._prefixed):
             if last or rng.random() < 0.6:
                 look(rng)
+        draws = random.Random(f"{self.seed} looked at {self.now}")
+        if last or draws.random() < 0.3:
+            looking.look(self, draws)
         if last or rng.random() < 0.1:
             self.check()
 
