@@ -15,21 +15,26 @@ import merganser as mg
 from tests.unit.serve.serving import TOKEN, Reply, Serving
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> mg.Table:
-    catalog = mg.catalog(tmp_path / "warehouse")
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> mg.Catalog:
+    catalog = mg.catalog(tmp_path_factory.mktemp("upkeep") / "warehouse")
     catalog.create_database("shop")
-    table = catalog.create_table(
-        "shop.items", {"id": "BIGINT", "n": "INT"}, ["id"], options={"bucket": "1", "write-only": "true"}
-    )
+    return catalog
+
+
+@pytest.fixture
+def table(catalog: mg.Catalog) -> Iterator[mg.Table]:
+    options = {"bucket": "1", "write-only": "true"}
+    table = catalog.create_table("shop.items", {"id": "BIGINT", "n": "INT"}, ["id"], options=options)
     for n in range(5):
         table.write([{"id": i, "n": n} for i in range(10 + n)])
-    return table
+    yield table
+    catalog.drop_table("shop.items")
 
 
-@pytest.fixture
-def ui(table: mg.Table, tmp_path: Path) -> Iterator[Serving]:
-    serving = Serving(tmp_path / "warehouse", "--allow-upkeep", token=TOKEN, command="ui")
+@pytest.fixture(scope="module")
+def ui(catalog: mg.Catalog) -> Iterator[Serving]:
+    serving = Serving(Path(catalog.warehouse), "--allow-upkeep", token=TOKEN, command="ui")
     yield serving
     serving.kill()
 
@@ -106,8 +111,8 @@ def test_what_cannot_be_done_is_told(ui: Serving, table: mg.Table, form: dict[st
     assert b"Do it" not in told.body
 
 
-def test_without_the_switch_there_is_no_such_page(table: mg.Table, tmp_path: Path) -> None:
-    serving = Serving(tmp_path / "warehouse", token=TOKEN, command="ui")
+def test_without_the_switch_there_is_no_such_page(table: mg.Table, catalog: mg.Catalog) -> None:
+    serving = Serving(Path(catalog.warehouse), token=TOKEN, command="ui")
     try:
         assert serving.ask("/t/shop.items/upkeep").status == 403
         assert _ask(serving, action="compact", confirmed="yes").status == 403
