@@ -186,9 +186,10 @@ def ui(
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Show a warehouse in the browser: tables, commits, files, rows, readers, SQL.
+    """Show a warehouse in the browser.
 
-    It runs until Ctrl-C or SIGTERM, and only reads unless --allow-upkeep is given.
+    Its pages show tables, commits, files, rows, readers, and run SQL. It runs until Ctrl-C or SIGTERM, and only reads
+    unless --allow-upkeep is given.
 
     Beyond this machine it needs a token.
     """

@@ -25,7 +25,9 @@ def top(
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Show commits, rates, files, lag and health of a table or of all tables, until q or Ctrl-C.
+    """Show what is written to a table, or to all of them.
+
+    It refreshes until q or Ctrl-C.
 
     Rates are those of the last minute. A refresh asks for the newest snapshot of a table, and reads more only if it is
     another one. Of a warehouse, it looks at up to 100 tables at a time, first at those that are written.

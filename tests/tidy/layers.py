@@ -126,6 +126,7 @@ IMPORTS_IN_FUNCTIONS: Final[dict[str, str]] = {
     "catalogs.catalog": "SQL: a parser and an engine",
     "catalogs.definition_verbs": "the same",
     "catalogs.open": "SQLAlchemy, an extra",
+    "console.pages.sql": "SQL: a parser and an engine, wanted by one page",
     "sql.query.views": "datasets of Arrow, which bring pandas: wanted by queries over tables alone",
     "progress.work": "Rich, wanted by long work alone",
     "progress.bar": "IPython, which the kernel of a notebook has",

@@ -162,7 +162,7 @@ def test_a_damaged_block_leaves_its_group_to_be_read_one_by_one(library: str) ->
 def test_files_that_may_be_damaged_are_kept_from_the_accelerator(library: str) -> None:
     """A block with more bytes than its rows take is one that polars-avro never gets through."""
     data = write_records(OTHER, [{"x": 1}] * 9, compression="none")
-    while bytes([18, 18]) in data[-17:]:  # the mark behind each block is random
+    while 18 in data[-16:]:  # the mark before and behind each block is random
         data = write_records(OTHER, [{"x": 1}] * 9, compression="none")
     assert data.count(bytes([18, 18])) == 1  # nine rows in nine bytes
     longer = data.replace(bytes([18, 18]), bytes([16, 18]))

@@ -273,9 +273,9 @@ def test_sketches_are_united() -> None:
 
 
 def test_without_the_library_a_sketch_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> Any:
+    def missing(name: str, *_: Any) -> Any:
         raise builtins.ImportError(name)
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(UnsupportedError, match=r"pip install merganser\[sketches\]"):
+    with pytest.raises(UnsupportedError, match=r"pip install 'merganser\[sketches\]'"):
         _fold(build("hll_sketch", BYTES, {}), BYTES, _added(b"", b""))
