@@ -40,6 +40,8 @@ def local_session(warehouse: Path) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(warehouse),
         "spark.log.level": "OFF",
         "spark.sql.session.timeZone": "America/New_York",
+        # A client of a server that has ended may meet one of its many ports by chance, which breaks a read.
+        "spark.python.unix.domain.socket.enabled": "true",
         **INTERPRETED,
     }.items():
         builder = builder.config(key, value)
