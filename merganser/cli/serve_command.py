@@ -178,7 +178,7 @@ def ui(
     token_file: TokenFile = None,
     allow_upkeep: Annotated[
         bool,
-        typer.Option("--allow-upkeep", help="Let people who have the token change tables. Needs a token."),
+        typer.Option("--allow-upkeep", help="Let clients with the token change tables. Needs a token."),
     ] = False,
     requests: Requests = 256,
     connections: Connections = 4096,

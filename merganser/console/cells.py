@@ -58,6 +58,12 @@ def texts_of(column: pa.ChunkedArray) -> list[str | None]:
     return [None if value is None else _text(value, kind) for value, kind in _values(column)]
 
 
+def brief_texts(column: pa.ChunkedArray) -> list[str | None]:
+    """Return the values of a column as texts of at most `SHORT` characters, for places without room for more."""
+    cells = [_cell(value, kind) for value, kind in _values(column)]
+    return [None if cell.kind == "null" else cell.text + ("…" if cell.note else "") for cell in cells]
+
+
 def is_binary(kind: pa.DataType) -> bool:
     """Return whether values of a type are bytes."""
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))

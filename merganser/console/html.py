@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -36,7 +35,7 @@ def environment() -> jinja2.Environment:
         "iso": iso,
         "ago": ago,
         "span": span,
-        "shown": shown,
+        "cut": cut,
     }
     made.globals["static"] = {name: f"/static/{name}?v={_digest(name)}" for name in STATIC}
     return made
@@ -99,16 +98,6 @@ def span(passed: timedelta) -> str:
     return f"{seconds:.0f} s"
 
 
-def shown(value: Any, most: int = 300) -> str:
-    """Return a value of a row as text; a long one is cut."""
-    if isinstance(value, str):
-        text = value
-    elif isinstance(value, bytes | bytearray):
-        text = f"0x{bytes(value[: most // 2]).hex()}" + ("…" if len(value) > most // 2 else "")
-    elif isinstance(value, dict | list | tuple):
-        text = json.dumps(value, ensure_ascii=False, default=str)
-    elif isinstance(value, bool):
-        text = str(value).lower()
-    else:
-        text = str(value)
+def cut(text: str, most: int = 300) -> str:
+    """Return a text, or the beginning of a long one."""
     return text if len(text) <= most else text[:most] + "…"

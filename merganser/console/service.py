@@ -234,7 +234,7 @@ class ConsoleService(HttpService):
         found = super().failed(error)
         message = json.loads(found.body)["message"]
         if isinstance(error, MerganserError) and not isinstance(error, StorageError):
-            message = error.message  # those who run a table are told which of its files is damaged
+            message = error.message  # says which file of the table is damaged
         page = self._error(found.status, message, found.headers)
         return replace(page, logged=found.logged)
 
@@ -275,7 +275,7 @@ class ConsoleService(HttpService):
 
 
 _READ_ONLY: Final = (
-    "this console only reads. `merganser ui --allow-upkeep` with a token lets those change tables who have the token."
+    "this console only reads. `merganser ui --allow-upkeep` with a token lets clients with the token change tables."
 )
 
 

@@ -117,7 +117,8 @@ class TableSchema:
     @property
     def shown(self) -> TableSchema:
         """The schema as users see it: without secrets, and without the key and the column that counting takes."""
-        found = replace(self, options=shown(self.options))
+        options = shown(self.options)
+        found = self if options == self.options else replace(self, options=options)
         return replace(found, fields=self.user_fields, primary_keys=()) if self.counting else found
 
     @property

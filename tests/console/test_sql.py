@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode
 
+import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
@@ -151,3 +152,16 @@ def test_with_upkeep_statements_change_tables(warehouse: Path) -> None:
     finally:
         serving.kill()
     assert mg.catalog(warehouse).table("shop.items").read(where="id = 5000").to_pylist()[0]["name"] == "new"
+
+
+@pytest.mark.parametrize("page", ["diff?from=1&to=2", "tree", "data", "changes"])
+def test_pages_show_all_nine_digits_of_a_time(ui: Serving, warehouse: Path, page: str) -> None:
+    catalog = mg.catalog(warehouse)
+    if "times" not in catalog.list_tables("shop"):
+        table = catalog.create_table("shop.times", {"at": "TIMESTAMP(9)", "n": "INT"}, ["at"], options={"bucket": "1"})
+        for n in range(2):
+            at = pa.array([1_767_225_600_000_000_001 + n], pa.timestamp("ns"))
+            table.write(pa.table({"at": at, "n": pa.array([n], pa.int32())}))
+    found = ui.ask(f"/t/shop.times/{page}")
+    assert found.status == 200
+    assert "2026-01-01 00:00:00.000000002" in _text(found)

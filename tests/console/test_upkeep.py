@@ -62,7 +62,7 @@ def test_each_action_says_what_it_does_and_does_it(ui: Serving, table: mg.Table)
     assert [tag.snapshot.id for tag in table.tags.list()] == [3]
     assert "5 files" in _do(ui, action="compact", full="yes")
     assert table.files().num_rows == 1
-    assert "written anew" in _do(ui, action="rescale", buckets="2")
+    assert "are rewritten" in _do(ui, action="rescale", buckets="2")
     assert table.files().num_rows == 2
     newest = table.latest_snapshot()
     assert newest is not None

@@ -9,7 +9,9 @@ from itertools import chain
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
-from merganser.console import html
+import pyarrow as pa
+
+from merganser.console.cells import brief_texts, texts_of
 from merganser.console.history import Line, Step, step_of
 from merganser.console.page import Asked, Page, paged
 from merganser.console.schemas import column_changes, option_changes
@@ -216,28 +218,32 @@ def _rows(line: Line, before: Snapshot | None, after: Snapshot, whole: Step) -> 
             f"{size_text(_BYTES_MAX)}. These are the first rows as commits published them."
         )
     changes = line.table.changes(1 if before is None else before.id + 1, after.id, mode=mode)
-    found: list[dict[str, Any]] = []
+    found, count = [], 0
     for batch in changes.to_batches():
-        found += batch.slice(0, _ROWS + 1 - len(found)).to_pylist()
-        if len(found) > _ROWS:
+        found.append(batch.slice(0, _ROWS + 1 - count))
+        count += found[-1].num_rows
+        if count > _ROWS:
             break
-    kind, *columns = changes.schema.names
+    table = pa.Table.from_batches(found, changes.schema)
+    kind, *columns = table.column_names
     shown = columns[:_COLUMNS_MAX]
+    kinds = table.column(kind).to_pylist()
+    texts, briefs = ([of(table.column(name)) for name in shown] for of in (texts_of, brief_texts))
     rows = []
-    for i, row in enumerate(found[:_ROWS]):
-        other = _partner(found, i, kind)
+    for i, mark in enumerate(kinds[:_ROWS]):
+        other = _partner(kinds, i)
         cells = tuple(
-            Cell(html.shown(row[name]), row[name] is None, other is not None and other[name] != row[name])
-            for name in shown
+            Cell(brief[i] or "", brief[i] is None, other is not None and whole[other] != whole[i])
+            for brief, whole in zip(briefs, texts, strict=True)
         )
-        rows.append((row[kind], _KINDS.get(row[kind], "plain"), cells))
-    return ChangedRows(tuple(shown), tuple(rows), note, len(found) > _ROWS, len(columns) - len(shown))
+        rows.append((mark, _KINDS.get(mark, "plain"), cells))
+    return ChangedRows(tuple(shown), tuple(rows), note, count > _ROWS, len(columns) - len(shown))
 
 
-def _partner(rows: Sequence[Mapping[str, Any]], i: int, kind: str) -> Mapping[str, Any] | None:
+def _partner(kinds: Sequence[str], i: int) -> int | None:
     """Return the other row of an update: the one after it follows the one before it."""
-    at, wanted = (i + 1, "+U") if rows[i][kind] == "-U" else (i - 1, "-U") if rows[i][kind] == "+U" else (-1, "")
-    return rows[at] if 0 <= at < len(rows) and rows[at][kind] == wanted else None
+    at, wanted = (i + 1, "+U") if kinds[i] == "-U" else (i - 1, "-U") if kinds[i] == "+U" else (-1, "")
+    return at if 0 <= at < len(kinds) and kinds[at] == wanted else None
 
 
 PAGE: Final = Page("diff", "/t/{table}/diff", view)

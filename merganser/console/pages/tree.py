@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import pyarrow as pa
 from markupsafe import Markup
 
 from merganser.codec.binary_row import deserialize_columns
-from merganser.console import html
+from merganser.console.cells import brief_texts
 from merganser.console.charts import Column, column_chart
 from merganser.console.lsm_drawing import SHAPES_MAX, drawing
 from merganser.console.page import Asked, Page, paged
@@ -225,7 +226,8 @@ def _bounds(files: Sequence[DataFile]) -> tuple[list[bytes], list[bytes]]:
 
 
 def _key(columns: Sequence[Any], i: int) -> str:
-    return ", ".join(html.shown(column[i].as_py(), 60) for column in columns)
+    texts = (brief_texts(pa.chunked_array([column.slice(i, 1)]))[0] for column in columns)
+    return ", ".join("null" if text is None else text for text in texts)
 
 
 def _file_line(

@@ -217,7 +217,7 @@ def _plan_rescale(table: Table, form: Form) -> Plan:
     size = sum(entry.file.size for entry in live)
     rows = sum(entry.file.row_count for entry in live)
     told = f"Each partition gets {buckets:,} buckets; new rows had {table.definition.bucket:,} until now."
-    return Plan("Rescale", (told, f"Up to {rows:,} stored rows with {size_text(size)} are written anew."))
+    return Plan("Rescale", (told, f"Up to {rows:,} stored rows with {size_text(size)} are rewritten."))
 
 
 def _rescale(table: Table, form: Form) -> str:
