@@ -19,7 +19,6 @@ from merganser.catalogs.metastore import Metastore, Repair
 from merganser.catalogs.names import SYSTEM, TableName, check_name, parse_table_name
 from merganser.catalogs.system import TABLES, catalog_table
 from merganser.changes import Change
-from merganser.edit.other_names import OF_CATALOG, no_method
 from merganser.errors import (
     AlreadyExistsError,
     InvalidInputError,
@@ -29,36 +28,22 @@ from merganser.errors import (
     a_type,
     check_flags,
 )
-from merganser.files.index import check_filters
-from merganser.files.layout import check_formats
-from merganser.handle.system_table import system_handle
 from merganser.handle.table import Table, open_table, table_of
-from merganser.html.tables import caption_html, note_html, rows_html, shown
-from merganser.ingest.folders import HIVE_NULL
 from merganser.meta.refs import MAIN
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshots import SnapshotStore
-from merganser.migrate.build import place, table_with_files, table_with_rows
-from merganser.migrate.clone import clone
-from merganser.migrate.folder import folder_of
-from merganser.migrate.plan import plan_of
-from merganser.migrate.source import checked_way, given_types, located
 from merganser.options.registry import did_you_mean
 from merganser.options.write import PARTITION_DEFAULT_NAME, PARTITION_LEGACY_NAME, PATH
 from merganser.rules.checks import check_type
-from merganser.rules.create import SchemaLike, create_schema
-from merganser.rules.gaps import check_can_keep
-from merganser.scan.rows import counted
-from merganser.scan.time_travel import resolve
 from merganser.schema.table_schema import TableSchema
 from merganser.schema.types import Field
-from merganser.shards.verbs import Stream, stream_in
 from merganser.storage.env import Env
 from merganser.storage.open import storage_for
 from merganser.storage.paths import TablePaths
-from merganser.upkeep.shard_stream import with_new_stream
 
 if TYPE_CHECKING:
+    from merganser.rules.create import SchemaLike
+    from merganser.shards.verbs import Stream
     from merganser.sql.session import Session
 
 
@@ -102,9 +87,13 @@ class Catalog(DefinitionVerbs):
 
     def _repr_html_(self) -> str:
         """Return the databases and their tables, for notebooks."""
+        from merganser.html.tables import shown
+
         return shown(repr(self), self._parts)
 
     def _parts(self) -> Iterator[str]:
+        from merganser.html.tables import caption_html, note_html, rows_html
+
         databases = self.list_databases()
         begun = self.env.seconds()
         held: builtins.list[builtins.list[str]] = []
@@ -126,6 +115,8 @@ class Catalog(DefinitionVerbs):
     if not TYPE_CHECKING:  # a wrong name is to be found
 
         def __getattr__(self, name: str) -> Any:
+            from merganser.edit.other_names import OF_CATALOG, no_method
+
             raise no_method(self, name, OF_CATALOG)
 
     def __dir__(self) -> list[str]:
@@ -143,7 +134,7 @@ class Catalog(DefinitionVerbs):
 
     def session(self) -> Session:
         """Return a new SQL session over the catalog."""
-        from merganser.sql.session import Session  # noqa: PLC0415 - a parser and an engine, 0.3 s
+        from merganser.sql.session import Session
 
         return Session(self)
 
@@ -185,6 +176,8 @@ class Catalog(DefinitionVerbs):
             NotFoundError: the database does not exist.
             InvalidInputError: it has tables, and cascade is off.
         """
+        from merganser.scan.rows import counted
+
         check_name(name, what="database")
         check_flags(f"cannot drop database '{name}'", if_exists=if_exists, cascade=cascade)
         if not self.metastore.has_database(name):
@@ -296,6 +289,8 @@ class Catalog(DefinitionVerbs):
             NotFoundError, AlreadyExistsError, InvalidInputError, UnsupportedError: see `create_table`.
             StorageError: the store failed; there is no such table.
         """
+        from merganser.migrate.build import place
+
         parsed = self._plain_name(name)
         root = self._unused(parsed).root
         made = self._defined(parsed, schema, primary_key, partition_by, options, comment)
@@ -323,6 +318,8 @@ class Catalog(DefinitionVerbs):
         Raises:
             NotFoundError: the database or the table does not exist.
         """
+        from merganser.handle.system_table import system_handle
+
         parsed = parse_table_name(name)
         if parsed.database == SYSTEM and not self.metastore.has_database(SYSTEM):
             return catalog_table(self, name.partition(".")[2])
@@ -346,6 +343,8 @@ class Catalog(DefinitionVerbs):
         Raises:
             NotFoundError: there is no such table.
         """
+        from merganser.shards.verbs import stream_in
+
         if table is not None:
             names = [str(self._plain_name(table))]
         else:
@@ -490,6 +489,12 @@ class Catalog(DefinitionVerbs):
             ConflictError: files were replaced while this call ran. In all these cases, nothing was changed.
             StorageError: the store failed; there is no such table.
         """
+        from merganser.ingest.folders import HIVE_NULL
+        from merganser.migrate.build import table_with_files, table_with_rows
+        from merganser.migrate.folder import folder_of
+        from merganser.migrate.plan import plan_of
+        from merganser.migrate.source import checked_way, given_types, located
+
         parsed = self._plain_name(name)
         what = f"cannot migrate '{source}' to '{parsed}'"
         paths = self._unused(parsed)
@@ -546,6 +551,9 @@ class Catalog(DefinitionVerbs):
             FormatError: metadata of the table is damaged. In all these cases, nothing was changed.
             StorageError: the store failed; there is no such table.
         """
+        from merganser.migrate.clone import clone
+        from merganser.scan.time_travel import resolve
+
         parsed = self._plain_name(name)
         source = self.table(table) if isinstance(table, str) else table
         if not isinstance(source, Table):
@@ -584,6 +592,9 @@ class Catalog(DefinitionVerbs):
         comment: str | None,
     ) -> TableSchema:
         """Return the first schema of a new table; see `create_table`."""
+        from merganser.rules.create import create_schema
+        from merganser.upkeep.shard_stream import with_new_stream
+
         if options is not None and not isinstance(options, Mapping):
             raise InvalidInputError(
                 f"cannot create '{name}': options are {a_type(options)}. Give a dict such as {{'bucket': '4'}}."
@@ -682,6 +693,10 @@ def _without_path(options: Mapping[str, Any], root: str, name: TableName) -> Map
 
 def _check_kept(made: TableSchema, name: TableName) -> None:
     """Refuse a table with columns or options that no file of it could have."""
+    from merganser.files.index import check_filters
+    from merganser.files.layout import check_formats
+    from merganser.rules.gaps import check_can_keep
+
     what = f"cannot create '{name}'"
     check_can_keep(made, what=what)
     check_formats(made, what=what)

@@ -21,7 +21,6 @@ from merganser.options.option import Option, Options
 from merganser.options.registry import IMMUTABLE_KEYS, check_asked, find_option, normalize_options
 from merganser.options.secrets import shown
 from merganser.rules.checks import FILE_OPTIONS, check_file_options, check_type
-from merganser.rules.compacting import looks_up
 from merganser.rules.facts import BUCKETS_MAX
 from merganser.rules.merging import check_merge_rules
 from merganser.rules.starts import check_scan_options
@@ -94,6 +93,8 @@ class TableBase:
             InvalidInputError: an option is misspelt or has an invalid value, or decides how data is stored and so
                 can only be changed on the table itself.
         """
+        from merganser.rules.compacting import looks_up
+
         texts = normalize_options(options, columns=self.schema.names)
         check_asked([key for key in texts if key not in READ_ARGUMENTS])
         own = self.definition.options

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from merganser.edit.other_names import OF_BRANCHES, no_method
 from merganser.meta.refs import Branch, BranchStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
-from merganser.upkeep.branches import create_branch, drop_branch, fast_forward
 
 
 @dataclass(frozen=True)
@@ -32,6 +30,8 @@ class Branches:
             NotFoundError: the tag does not exist.
             InvalidInputError: a branch cannot have this name.
         """
+        from merganser.upkeep.branches import create_branch
+
         create_branch(self.definition, self.env, name, tag=tag)
 
     def list(self) -> tuple[Branch, ...]:
@@ -53,6 +53,8 @@ class Branches:
                 main. Stop its writers and repeat.
             StorageError: the store failed; main is at a state of main or of the branch. Repeat.
         """
+        from merganser.upkeep.branches import fast_forward
+
         return fast_forward(self.definition, self.env, name)
 
     def drop(self, name: str) -> None:
@@ -63,11 +65,15 @@ class Branches:
             FormatError, StorageError: the branch is gone, but some of its files were kept, as the message says. Remove
                 them with `remove_orphans`.
         """
+        from merganser.upkeep.branches import drop_branch
+
         drop_branch(self.definition, self.env, name)
 
     if not TYPE_CHECKING:  # a wrong name is to be found
 
         def __getattr__(self, name: str) -> Any:
+            from merganser.edit.other_names import OF_BRANCHES, no_method
+
             raise no_method(self, name, OF_BRANCHES)
 
     def __repr__(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from merganser.edit.other_names import OF_CONSUMERS, no_method
 from merganser.errors import InvalidInputError, NotFoundError
 from merganser.meta.consumers import Consumer, ConsumerStore, check_consumer_id, check_position
 from merganser.meta.snapshots import SnapshotStore
@@ -75,6 +74,8 @@ class Consumers:
     if not TYPE_CHECKING:  # a wrong name is to be found
 
         def __getattr__(self, name: str) -> Any:
+            from merganser.edit.other_names import OF_CONSUMERS, no_method
+
             raise no_method(self, name, OF_CONSUMERS)
 
     def __repr__(self) -> str:

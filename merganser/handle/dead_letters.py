@@ -7,7 +7,6 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from merganser.cdc.records import letters_of, letters_user
 from merganser.errors import InvalidInputError
 from merganser.meta.snapshot import Snapshot
 
@@ -51,6 +50,8 @@ class DeadLetters:
         Raises:
             InvalidInputError: there is no table for them; nothing was written.
         """
+        from merganser.cdc.records import letters_of, letters_user
+
         if not rejected.num_rows:
             return
         if self._letters is None:

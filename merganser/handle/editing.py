@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from merganser.commit.conflict import Reads
-from merganser.edit.asked import check_is_newest, filter_of
-from merganser.edit.assign import assignments
-from merganser.edit.change import Change
-from merganser.edit.joined import joining
-from merganser.edit.matching import with_keys
-from merganser.edit.merge_source import source_fields, source_of
-from merganser.edit.merging import Merge
-from merganser.erase.erasure import erasing
-from merganser.erase.report import Erasure
 from merganser.expr.setting import Setting
 from merganser.handle.base import TableBase
 from merganser.meta.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from merganser.commit.conflict import Reads
+    from merganser.edit.merging import Merge
+    from merganser.erase.report import Erasure
 
 
 def delete_computed(table: EditVerbs, keys: pa.Table, computed_from: Reads | None) -> Snapshot | None:
@@ -32,6 +27,9 @@ def delete_computed(table: EditVerbs, keys: pa.Table, computed_from: Reads | Non
     Raises:
         ConflictError: it has changed; `overtaken` is QUERY, and the query has to run again.
     """
+    from merganser.edit.change import Change
+    from merganser.edit.matching import with_keys
+
     definition, action = table.definition, f"cannot delete from '{table.name}'"
     where = with_keys(keys, definition, action)
     return Change(definition, table.env, where, None, action, computed_from=computed_from).done()
@@ -73,6 +71,9 @@ class EditVerbs(TableBase):
                 this call is visible.
             CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
         """
+        from merganser.edit.asked import filter_of
+        from merganser.edit.change import Change
+
         setting, action = self.setting(timezone), f"cannot delete from '{self.name}'"
         return Change(
             self.definition,
@@ -122,6 +123,8 @@ class EditVerbs(TableBase):
             FormatError: metadata or a file is damaged. What was erased before stays erased.
             StorageError, CommitUnknownError: the store failed. Repeat the call.
         """
+        from merganser.erase.erasure import erasing
+
         return erasing(self.definition, self.env, where, everywhere, commit_user, self.setting(timezone)).done()
 
     def update(
@@ -150,6 +153,10 @@ class EditVerbs(TableBase):
                 takes no new values. Nothing was written.
             ConflictError, CommitUnknownError: see `delete`.
         """
+        from merganser.edit.asked import filter_of
+        from merganser.edit.assign import assignments
+        from merganser.edit.change import Change
+
         setting, action = self.setting(timezone), f"cannot update '{self.name}'"
         return Change(
             self.definition,
@@ -217,6 +224,11 @@ class EditVerbs(TableBase):
             elsewhere: does the merge when it is executed, with rows that it has; None: it is done in this process.
             is_source: see `found_names`.
         """
+        from merganser.edit.asked import check_is_newest
+        from merganser.edit.joined import joining
+        from merganser.edit.merge_source import source_fields, source_of
+        from merganser.edit.merging import Merge
+
         action = f"cannot merge into '{self.name}'"
         check_is_newest(self.definition, action)
         rows = source_of(source, self.definition, action)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from merganser.cdc.new_tables import columns_told
-from merganser.cdc.records import Parsed, changes_among, without
 from merganser.meta.followed import newest
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.storage.env import Env
-from merganser.write.merge_schema import takes, with_columns_of, with_room
-from merganser.write.target import WriteTarget
+
+if TYPE_CHECKING:
+    from merganser.cdc.records import Parsed
 
 
 def with_columns_told(
@@ -35,6 +34,11 @@ def with_columns_told(
     Raises:
         InvalidInputError, ConflictError: the table cannot have these columns; nothing was changed.
     """
+    from merganser.cdc.new_tables import columns_told
+    from merganser.cdc.records import changes_among, without
+    from merganser.write.merge_schema import takes, with_columns_of, with_room
+    from merganser.write.target import WriteTarget
+
     if not table.options.get(w.MERGE_SCHEMA):
         return table
 

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
 from merganser.errors import InvalidInputError, check_flags
 from merganser.expr.setting import Setting
-from merganser.expr.text import to_predicate
 from merganser.handle.base import TableBase
-from merganser.lookup.lookup import Lookup, shared_lookup
 from merganser.meta.followed import as_of, with_key_of
 from merganser.meta.snapshot import Snapshot, Snapshots
 from merganser.options import read as r
 from merganser.options.registry import arguments_of, check_asked
 from merganser.rules.starts import check_scan_options, scan_mode
-from merganser.scan.changes import Changes, changes_of, published
-from merganser.scan.forms import columns_of
-from merganser.scan.increments import increment_of
-from merganser.scan.rows import Rows, StoredRows, asked_rows, check_asked_rows
-from merganser.scan.scan import Scan, chosen_columns
-from merganser.scan.source import Increment, Published, Source, State
-from merganser.scan.split import What
-from merganser.scan.system_tables import OF_ONE_SNAPSHOT, check_system_name, system_table
-from merganser.scan.time_travel import resolve, source_of
-from merganser.scan.views import VIEWS, checked_columns, view
 from merganser.schema.table_schema import CHANGE_KIND
-from merganser.stream.follow import TableStream, bounds_of
+
+if TYPE_CHECKING:
+    from merganser.lookup.lookup import Lookup
+    from merganser.scan.changes import Changes
+    from merganser.scan.rows import Rows
+    from merganser.scan.scan import Scan
+    from merganser.scan.source import Increment, Source
+    from merganser.scan.split import What
+    from merganser.stream.follow import TableStream
 
 
 class ReadVerbs(TableBase):
@@ -121,6 +117,12 @@ class ReadVerbs(TableBase):
         setting: Setting,
     ) -> Changes:
         """Return a lazy read of changes; see `changes`."""
+        from merganser.expr.text import to_predicate
+        from merganser.scan.changes import changes_of, published
+        from merganser.scan.increments import increment_of
+        from merganser.scan.scan import chosen_columns
+        from merganser.scan.source import Published
+
         if start is None and end is None and mode == "auto" and scan_mode(self.definition.options) == "incremental":
             source = increment_of(self.definition.options, self._snapshots, setting.tzinfo)
         else:
@@ -173,6 +175,9 @@ class ReadVerbs(TableBase):
             NotFoundError, ExpiredError: there is no such start, or no longer.
             UntrackedError: a commit published no changes. Raised in its place.
         """
+        from merganser.scan.scan import chosen_columns
+        from merganser.scan.split import What
+
         check_asked(options, arguments_of(self.stream))
         given = dict(options)
         if gaps is not None:
@@ -205,6 +210,12 @@ class ReadVerbs(TableBase):
             options: where it starts among them.
             columns: names of columns of the form, in their order.
         """
+        from merganser.expr.text import to_predicate
+        from merganser.scan.forms import columns_of
+        from merganser.scan.scan import chosen_columns
+        from merganser.scan.views import checked_columns
+        from merganser.stream.follow import TableStream, bounds_of
+
         check_flags(f"cannot follow '{self.name}'", follow=follow)
         definition = (self.with_options(options) if options else self).definition
         check_scan_options(definition.options, what=f"cannot follow '{self.name}'")
@@ -252,6 +263,8 @@ class ReadVerbs(TableBase):
             FormatError: a file that may hold one of the keys is damaged or missing. Other keys can be looked up.
             ConflictError: as when rows of `read` are read.
         """
+        from merganser.lookup.lookup import shared_lookup
+
         at = self.looked_at(snapshot, tag, timestamp)
         return shared_lookup(self.definition, self.env, at).lookup(keys, columns)
 
@@ -277,6 +290,8 @@ class ReadVerbs(TableBase):
                 or the time is invalid. Nothing was read.
             NotFoundError, ExpiredError: as for `lookup`.
         """
+        from merganser.lookup.lookup import shared_lookup
+
         at = self.looked_at(snapshot, tag, timestamp)
         return shared_lookup(self.definition, self.env, at).lookup_prefix(prefix, columns)
 
@@ -293,6 +308,8 @@ class ReadVerbs(TableBase):
             InvalidInputError: the table has no key, or an argument has another value.
             NotFoundError, ExpiredError: there is no such snapshot, or no longer.
         """
+        from merganser.lookup.lookup import Lookup
+
         if refresh != "latest" and (isinstance(refresh, bool) or not isinstance(refresh, int)):
             raise InvalidInputError(
                 f"cannot look up in '{self.name}': refresh is {refresh!r:.50}. Give 'latest' or the id of a snapshot."
@@ -317,6 +334,9 @@ class ReadVerbs(TableBase):
             InvalidInputError: two are given, or the time is invalid, or the scan options select changes, not a state.
             NotFoundError, ExpiredError: as for `lookup`.
         """
+        from merganser.scan.source import State
+        from merganser.scan.time_travel import resolve, source_of
+
         definition = self.definition
         if snapshot is not None or tag is not None or timestamp is not None:
             return resolve(self._snapshots, snapshot=snapshot, tag=tag, timestamp=timestamp, zone=zone)
@@ -340,6 +360,12 @@ class ReadVerbs(TableBase):
         setting: Setting,
     ) -> Scan:
         """Return a lazy scan of the table; see `read`."""
+        from merganser.expr.text import to_predicate
+        from merganser.scan.rows import check_asked_rows
+        from merganser.scan.scan import Scan, chosen_columns
+        from merganser.scan.source import State
+        from merganser.scan.time_travel import resolve
+
         definition = self.definition
         source: Source | Increment
         if snapshot is None and tag is None and timestamp is None:
@@ -362,6 +388,9 @@ class ReadVerbs(TableBase):
 
     def _asked(self, setting: Setting) -> Source | Increment:
         """Return what the scan options select."""
+        from merganser.scan.increments import increment_of
+        from merganser.scan.time_travel import source_of
+
         options = self.definition.options
         if scan_mode(options) == "incremental":
             return increment_of(options, self._snapshots, setting.tzinfo)
@@ -385,6 +414,12 @@ class ReadVerbs(TableBase):
         Raises:
             NotFoundError: no system table has this name.
         """
+        from merganser.scan.rows import StoredRows, asked_rows, check_asked_rows
+        from merganser.scan.source import State
+        from merganser.scan.system_tables import OF_ONE_SNAPSHOT, check_system_name, system_table
+        from merganser.scan.time_travel import source_of
+        from merganser.scan.views import VIEWS, view
+
         plain = str(name).removeprefix("$")
         setting = self.setting(timezone) if isinstance(timezone, str) else timezone
         if plain in VIEWS:

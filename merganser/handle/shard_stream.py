@@ -6,14 +6,16 @@ import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
 from merganser.handle.base import TableBase
 from merganser.meta.table_def import TableDef
-from merganser.shards.follow import Batch, Worker
-from merganser.shards.followers import Follower, followers, leases_at
-from merganser.shards.verbs import Records, Shard, StreamDescription, Verbs
 from merganser.storage.env import Env
-from merganser.upkeep.shard_stream import disable, enable, span_of
+
+if TYPE_CHECKING:
+    from merganser.shards.follow import Batch
+    from merganser.shards.followers import Follower
+    from merganser.shards.verbs import Records, Shard, StreamDescription, Verbs
 
 
 class StreamVerbs(TableBase):
@@ -35,6 +37,8 @@ class StreamVerbs(TableBase):
             StreamParameterError: retention is no duration above zero.
             InvalidInputError: the changes of this table are not complete, and cannot be.
         """
+        from merganser.upkeep.shard_stream import enable, span_of
+
         what = f"cannot enable the stream of '{self.definition.name}'"
         self._take_over(enable(self.definition, self.env, span_of(retention, "retention", what=what)))
         return self.describe_stream()
@@ -47,6 +51,8 @@ class StreamVerbs(TableBase):
         Raises:
             StreamNotFoundError: the table keeps no stream.
         """
+        from merganser.upkeep.shard_stream import disable
+
         self._take_over(disable(self.definition, self.env))
 
     def describe_stream(self, start_shard: str | None = None, limit: int | None = None) -> StreamDescription:
@@ -148,6 +154,10 @@ class StreamVerbs(TableBase):
             NotFoundError: checkpoints names a table that does not exist.
             TrimmedDataError: the worker fell behind the retention, or the table was rolled back behind what was read.
         """
+        from merganser.shards.follow import Worker
+        from merganser.shards.followers import leases_at
+        from merganser.upkeep.shard_stream import span_of
+
         what = f"cannot follow '{self.definition.name}'"
         Worker(
             self.definition,
@@ -175,12 +185,17 @@ class StreamVerbs(TableBase):
             StreamParameterError: checkpoints names a table that holds no leases.
             NotFoundError: checkpoints names a table that does not exist.
         """
+        from merganser.shards.followers import followers, leases_at
+        from merganser.shards.verbs import Verbs
+
         what = f"cannot show the followers of '{self.definition.name}'"
         verbs = Verbs(self.definition, self.env, what)
         leases = leases_at(self.definition, self.env, verbs.stream.id, checkpoints=_held(checkpoints), action=what)
         return followers(verbs, leases)
 
     def _verbs(self, action: str) -> Verbs:
+        from merganser.shards.verbs import Verbs
+
         return Verbs(self.definition, self.env, f"cannot {action} '{self.definition.name}'")
 
 

@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from merganser.edit.other_names import no_method
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.expr.setting import Setting
 from merganser.handle.table import Table
-from merganser.html.tables import shown
 from merganser.options import read as r
 from merganser.options.registry import arguments_of, check_asked
 from merganser.rules.starts import scan_mode
-from merganser.scan.forms import WITH_OFFSETS
-from merganser.scan.rows import Rows, StoredRows, asked_rows, check_asked_rows
-from merganser.scan.scan import Scan
-from merganser.scan.system_tables import check_system_name
-from merganser.scan.views import VIEWS, form_of, view
 from merganser.storage.env import Env
-from merganser.stream.follow import TableStream
+
+if TYPE_CHECKING:
+    from merganser.scan.rows import Rows
+    from merganser.scan.scan import Scan
+    from merganser.stream.follow import TableStream
 
 _CHANGES: Final = frozenset(
     ("write", "writer", "write_changes", "upsert", "load", "truncate", "drop_partitions", "delete", "update", "merge")
@@ -37,6 +34,8 @@ class _ReadOnly:
     if not TYPE_CHECKING:  # a wrong name is to be found
 
         def __getattr__(self, name: str) -> Any:
+            from merganser.edit.other_names import no_method
+
             if name in _CHANGES:
                 own = f" Use '{self.base.name}'." if self.base is not self else ""
                 raise UnsupportedError(
@@ -73,6 +72,8 @@ class SystemTable(_ReadOnly):
 
     def _repr_html_(self) -> str:
         """Return its first rows, for notebooks."""
+        from merganser.html.tables import shown
+
         return shown(repr(self), lambda: [self.read()._repr_html_()])
 
 
@@ -110,6 +111,8 @@ class CatalogTable(_ReadOnly):
         timezone: str | Setting = "UTC",
     ) -> Rows:
         """Return its rows; arguments as for tables."""
+        from merganser.scan.rows import StoredRows, asked_rows, check_asked_rows
+
         setting = self.setting(timezone) if isinstance(timezone, str) else timezone
         check_asked_rows(self.name, columns, limit)
         return StoredRows(lambda: asked_rows(self.make(), self.name, columns, where, limit, setting), self.name)
@@ -119,6 +122,8 @@ class CatalogTable(_ReadOnly):
 
     def _repr_html_(self) -> str:
         """Return its first rows, for notebooks."""
+        from merganser.html.tables import shown
+
         return shown(repr(self), lambda: [self.read()._repr_html_()])
 
 
@@ -158,6 +163,8 @@ class TableView(_ReadOnly):
         setting: Setting,
     ) -> Scan:
         """Return a lazy scan; see `Table.read`."""
+        from merganser.scan.views import view
+
         scan = self.base.scan(None, None, snapshot, tag, timestamp, limit, setting)
         return view(self.view_name, scan, columns, where, setting)
 
@@ -188,6 +195,9 @@ class TableView(_ReadOnly):
             InvalidInputError: the view shows no changes, or an argument or option has no meaning for a stream.
             NotFoundError, ExpiredError: there is no such start, or no longer.
         """
+        from merganser.scan.forms import WITH_OFFSETS
+        from merganser.scan.views import form_of
+
         what = form_of(self.view_name, self.base.definition)
         if what is None:
             raise InvalidInputError(
@@ -216,6 +226,9 @@ def system_handle(table: Table, name: str) -> SystemTable | TableView:
     Raises:
         NotFoundError: there is no system table of this name.
     """
+    from merganser.scan.system_tables import check_system_name
+    from merganser.scan.views import VIEWS
+
     if name in VIEWS:
         return TableView(table, name)
     check_system_name(table.definition, name)

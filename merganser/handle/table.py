@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from merganser.changes import Change, RemoveOption, SetOption
-from merganser.edit.other_names import OF_TABLE, no_method
-from merganser.edit.primary_key import is_rekeying, set_primary_key
 from merganser.errors import FormatError, NotFoundError
 from merganser.handle.editing import EditVerbs
 from merganser.handle.reading import ReadVerbs
 from merganser.handle.shard_stream import StreamVerbs
 from merganser.handle.upkeep import UpkeepVerbs
 from merganser.handle.writing import WriteVerbs
-from merganser.html.tables import caption_html, facts_html, note_html, rows_html, shown
 from merganser.meta.followed import current_schema
 from merganser.meta.refs import MAIN
 from merganser.meta.schemas import SchemaStore
@@ -28,18 +25,10 @@ from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.options import write as w
-from merganser.rules.alter import checked_changes
 from merganser.rules.checks import check_type
-from merganser.rules.compacting import COUNTS_NEWEST
-from merganser.rules.gaps import unsupported_for_writing
-from merganser.scan.plan import unseen_files
-from merganser.scan.rows import counted, waiting
-from merganser.scan.scan import check_is_there
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.storage.paths import DROPPED, TablePaths
-from merganser.upkeep.alter import alter
-from merganser.upkeep.history import history_of
 
 _COLUMNS_SHOWN: Final = 100
 """Maximum number of columns that a notebook shows."""
@@ -70,10 +59,14 @@ class Table(ReadVerbs, WriteVerbs, EditVerbs, UpkeepVerbs, StreamVerbs):
             UnsupportedError: this version could not write or read the table then. In all three cases, nothing was
                 changed.
         """
+        from merganser.edit.primary_key import is_rekeying, set_primary_key
+        from merganser.rules.alter import checked_changes
+        from merganser.upkeep.alter import alter
+
         changes = checked_changes(changes, f"cannot alter '{self.name}'")
         make = set_primary_key if is_rekeying(self.definition, self.env, changes) else alter
         if self.definition.branch == MAIN and any(map(self._is_of_log, changes)):
-            from merganser.log.altering import altered_with_log  # noqa: PLC0415 - a client of Kafka, for tables with a log
+            from merganser.log.altering import altered_with_log
 
             work = partial(make, self.definition, self.env)
             return replace(self, definition=altered_with_log(self.definition, self.env, changes, work))
@@ -81,6 +74,8 @@ class Table(ReadVerbs, WriteVerbs, EditVerbs, UpkeepVerbs, StreamVerbs):
 
     def _is_of_log(self, change: Change) -> bool:
         """Return whether a change has to do with the log of the table: with its options, or with the kinds it has."""
+        from merganser.rules.compacting import COUNTS_NEWEST
+
         if not isinstance(change, SetOption | RemoveOption):
             return False
         own = change.key.startswith(("log.", "kafka."))
@@ -89,10 +84,17 @@ class Table(ReadVerbs, WriteVerbs, EditVerbs, UpkeepVerbs, StreamVerbs):
     if not TYPE_CHECKING:  # a wrong name is to be found
 
         def __getattr__(self, name: str) -> Any:
+            from merganser.edit.other_names import OF_TABLE, no_method
+
             raise no_method(self, name, OF_TABLE)
 
     def describe(self) -> str:
         """Return a description of the table for people: columns, keys, options, size, and how far back reads can go."""
+        from merganser.rules.gaps import unsupported_for_writing
+        from merganser.scan.plan import unseen_files
+        from merganser.scan.rows import counted, waiting
+        from merganser.upkeep.history import history_of
+
         schema = self.schema
         latest = self.latest_snapshot()
         width = max(len(n) for n in schema.names)
@@ -143,9 +145,14 @@ class Table(ReadVerbs, WriteVerbs, EditVerbs, UpkeepVerbs, StreamVerbs):
 
     def _repr_html_(self) -> str:
         """Return columns, keys, options and the newest snapshot, for notebooks. No manifest is read."""
+        from merganser.html.tables import shown
+
         return shown(repr(self), self._parts)
 
     def _parts(self) -> Iterator[str]:
+        from merganser.html.tables import caption_html, facts_html, note_html, rows_html
+        from merganser.scan.scan import check_is_there
+
         schema, latest = self.schema, self.latest_snapshot()
         if latest is None:
             check_is_there(self.definition, self.env, latest, f"cannot show '{self.name}'")
@@ -170,6 +177,8 @@ class Table(ReadVerbs, WriteVerbs, EditVerbs, UpkeepVerbs, StreamVerbs):
 
 
 def _said_of(latest: Snapshot) -> str:
+    from merganser.scan.rows import counted
+
     rows = "" if latest.total_record_count is None else f", {counted(latest.total_record_count, 'stored row')}"
     return f"{latest.id:,}, {latest.commit_kind} at {latest.commit_time:%Y-%m-%d %H:%M:%S} UTC{rows}"
 

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from merganser.edit.other_names import OF_TAGS, no_method
 from merganser.meta.refs import Tag, TagStore
 from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
-from merganser.upkeep.tags import create_tag, drop_tag, rename_tag, replace_tag
 
 
 @dataclass(frozen=True)
@@ -36,6 +34,8 @@ class Tags:
             InvalidInputError: the name or the time is invalid.
             CommitUnknownError: the store lost the reply; check whether the tag exists.
         """
+        from merganser.upkeep.tags import create_tag
+
         return create_tag(self.definition, self.env, name, snapshot=snapshot, retain=retain)
 
     def list(self) -> tuple[Tag, ...]:
@@ -48,6 +48,8 @@ class Tags:
         Raises:
             NotFoundError: the tag does not exist.
         """
+        from merganser.upkeep.tags import drop_tag
+
         drop_tag(self.definition, self.env, name)
 
     def rename(self, name: str, new_name: str) -> Tag:
@@ -58,6 +60,8 @@ class Tags:
             AlreadyExistsError: a tag with the new name exists.
             InvalidInputError: the new name is invalid. In all cases nothing was changed.
         """
+        from merganser.upkeep.tags import rename_tag
+
         return rename_tag(self.definition, self.env, name, new_name)
 
     def replace(self, name: str, snapshot: int | None = None, retain: timedelta | str | None = None) -> Tag:
@@ -67,11 +71,15 @@ class Tags:
             NotFoundError: the tag or the snapshot does not exist; nothing was changed.
             ExpiredError, InvalidInputError: see `create`; nothing was changed.
         """
+        from merganser.upkeep.tags import replace_tag
+
         return replace_tag(self.definition, self.env, name, snapshot=snapshot, retain=retain)
 
     if not TYPE_CHECKING:  # a wrong name is to be found
 
         def __getattr__(self, name: str) -> Any:
+            from merganser.edit.other_names import OF_TAGS, no_method
+
             raise no_method(self, name, OF_TAGS)
 
     def __repr__(self) -> str:

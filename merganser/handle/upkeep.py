@@ -6,40 +6,26 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from merganser.errors import FormatError, InvalidInputError, MerganserError, check_flags
 from merganser.expr.setting import Setting
-from merganser.expr.text import to_predicate
-from merganser.files.masks import marked_rows
 from merganser.handle.base import TableBase
-from merganser.handle.branches import Branches
-from merganser.handle.consumers import Consumers
-from merganser.handle.tags import Tags
-from merganser.lsm.check import Finding
-from merganser.lsm.clustering import checked_order
 from merganser.meta.followed import for_changing, newest
 from merganser.meta.refs import BranchStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_state import MetaReader
-from merganser.scan.time_travel import epoch_ms
-from merganser.shards.followers import check_leases, followers_beside
-from merganser.upkeep.advice import Advice, Facts, ShardLag, advice_for, drop_advice
-from merganser.upkeep.analyze import analyze, columns_to_analyze
-from merganser.upkeep.bucket_option import wanted_buckets
-from merganser.upkeep.check import check_table
-from merganser.upkeep.expire_partitions import expire_partitions as expired_partitions
-from merganser.upkeep.expire_snapshots import HeldBack, expire, held_back
-from merganser.upkeep.orphans import DAY_MS, remove_orphans
-from merganser.upkeep.outdated import outdated_files
-from merganser.upkeep.plan_compaction import CompactionRequest
-from merganser.upkeep.repair import Repaired, repair
-from merganser.upkeep.retention import snapshot_retention
-from merganser.upkeep.rollback import roll_back
-from merganser.write.distribute import compact_all, rescale_all
-from merganser.write.dropping import expire_partitions
-from merganser.write.target import WriteTarget
+
+if TYPE_CHECKING:
+    from merganser.handle.branches import Branches
+    from merganser.handle.consumers import Consumers
+    from merganser.handle.tags import Tags
+    from merganser.lsm.check import Finding
+    from merganser.upkeep.advice import Advice, ShardLag
+    from merganser.upkeep.expire_snapshots import HeldBack
+    from merganser.upkeep.plan_compaction import CompactionRequest
+    from merganser.upkeep.repair import Repaired
 
 
 class UpkeepVerbs(TableBase):
@@ -78,6 +64,8 @@ class UpkeepVerbs(TableBase):
             FormatError: a file is damaged or missing; nothing was changed.
             StorageError: the store failed; nothing was changed, or commits before are kept.
         """
+        from merganser.write.distribute import compact_all
+
         request = self.compaction_request(full, partitions, where, order_by, curve)
         return compact_all(self.definition, self.env, request)
 
@@ -105,6 +93,8 @@ class UpkeepVerbs(TableBase):
             ConflictError: other commits replaced the same files again and again; nothing was changed.
             FormatError: a file is damaged or missing; nothing was changed.
         """
+        from merganser.write.distribute import rescale_all
+
         return rescale_all(self.definition, self.env, buckets, self.stored_specs(partitions, "rescale"))
 
     def check(self, quick: bool = False) -> tuple[Finding, ...]:
@@ -118,6 +108,9 @@ class UpkeepVerbs(TableBase):
             on after a damaged file. A finding whose `is_fault` is false says that the check cannot tell: the rows of
             some data files have no checksum.
         """
+        from merganser.shards.followers import check_leases
+        from merganser.upkeep.check import check_table
+
         check_flags(f"cannot check '{self.name}'", quick=quick)
         return (*check_table(self.definition, self.env, quick=quick), *check_leases(self.definition, self.env))
 
@@ -127,6 +120,11 @@ class UpkeepVerbs(TableBase):
         It looks at the newest snapshot, at consumers, and at workers of `follow` that keep their leases with the table.
         It reads no data file. Empty: the table is in good shape.
         """
+        from merganser.files.masks import marked_rows
+        from merganser.upkeep.advice import Facts, advice_for, drop_advice
+        from merganser.upkeep.bucket_option import wanted_buckets
+        from merganser.upkeep.outdated import outdated_files
+
         store = SnapshotStore(self.definition.paths, self.env, self.name)
         latest = self.latest_snapshot()
         branches = BranchStore(self.definition.paths, self.env, self.name)
@@ -152,11 +150,16 @@ class UpkeepVerbs(TableBase):
         return (*begun, *advice_for(self.definition, facts))
 
     def _held_back(self) -> tuple[HeldBack, ...]:
+        from merganser.upkeep.expire_snapshots import held_back
+
         with contextlib.suppress(FormatError):  # a damaged consumer is a finding of the check
             return held_back(self.definition, self.env)
         return ()
 
     def _shard_lags(self) -> list[ShardLag]:
+        from merganser.shards.followers import followers_beside
+        from merganser.upkeep.advice import ShardLag
+
         with contextlib.suppress(MerganserError):  # what is damaged, or trimmed, others say
             found = followers_beside(self.definition, self.env)
             return [ShardLag(one.shard_id, one.rows, one.behind) for one in found if not one.done]
@@ -189,6 +192,10 @@ class UpkeepVerbs(TableBase):
             FormatError: metadata is damaged, so it is unknown which files are needed; nothing was removed.
             StorageError: the store failed; the snapshots that still exist have all their files.
         """
+        from merganser.scan.time_travel import epoch_ms
+        from merganser.upkeep.expire_snapshots import expire
+        from merganser.upkeep.retention import snapshot_retention
+
         check_flags(f"cannot expire snapshots of '{self.name}'", dry_run=dry_run)
         retention = snapshot_retention(
             self.definition.options,
@@ -214,6 +221,9 @@ class UpkeepVerbs(TableBase):
             UnsupportedError: the expiration strategy is a Java class.
             ConflictError: other writers committed again and again; some partitions may have been dropped.
         """
+        from merganser.upkeep.expire_partitions import expire_partitions as expired_partitions
+        from merganser.write.dropping import expire_partitions
+
         check_flags(f"cannot expire partitions of '{self.name}'", dry_run=dry_run)
         if dry_run:
             return expired_partitions(self.definition, self.env, None)
@@ -234,6 +244,9 @@ class UpkeepVerbs(TableBase):
             FormatError: metadata is damaged, so it is unknown which files are needed; nothing was removed.
             StorageError: the store failed; only orphans were removed.
         """
+        from merganser.scan.time_travel import epoch_ms
+        from merganser.upkeep.orphans import DAY_MS, remove_orphans
+
         check_flags(f"cannot remove orphans of '{self.name}'", dry_run=dry_run)
         limit_ms = self.env.now_ms() - DAY_MS if older_than is None else epoch_ms(older_than)
         return remove_orphans(self.definition, self.env, older_than_ms=limit_ms, dry_run=dry_run)
@@ -248,6 +261,10 @@ class UpkeepVerbs(TableBase):
         setting: Setting | None = None,
     ) -> CompactionRequest:
         """Return the checked request of a call of `compact`; its texts are in UTC unless a setting is given."""
+        from merganser.expr.text import to_predicate
+        from merganser.lsm.clustering import checked_order
+        from merganser.upkeep.plan_compaction import CompactionRequest
+
         check_flags(f"cannot compact '{self.name}'", full=full)
         setting = setting or self.setting("UTC")
         through = to_predicate(where, self.definition.schema.user_fields, setting=setting)
@@ -270,6 +287,8 @@ class UpkeepVerbs(TableBase):
         Raises:
             InvalidInputError: no list, or a name or value that no partition has.
         """
+        from merganser.write.target import WriteTarget
+
         if partitions is None:
             return None
         target = WriteTarget(self.definition, action=f"cannot {action} '{self.name}'")
@@ -283,16 +302,22 @@ class UpkeepVerbs(TableBase):
     @property
     def tags(self) -> Tags:
         """The tags of the table: snapshots with a name, which do not expire."""
+        from merganser.handle.tags import Tags
+
         return Tags(self.definition, self.env)
 
     @property
     def branches(self) -> Branches:
         """The branches of the table: other lines of snapshots over the same data files."""
+        from merganser.handle.branches import Branches
+
         return Branches(self.definition, self.env)
 
     @property
     def consumers(self) -> Consumers:
         """The consumers of the table: named readers and the snapshot that each reads next."""
+        from merganser.handle.consumers import Consumers
+
         return Consumers(self.definition, self.env)
 
     def rollback(self, snapshot: int | None = None, tag: str | None = None) -> Snapshot:
@@ -312,6 +337,8 @@ class UpkeepVerbs(TableBase):
             ConflictError: writers kept committing. Stop them and repeat.
             StorageError: the store failed; the table is at the target snapshot or a later one. Repeat.
         """
+        from merganser.upkeep.rollback import roll_back
+
         return roll_back(self.definition, self.env, snapshot=snapshot, tag=tag)
 
     def analyze(self, columns: Sequence[str] | None = None) -> Snapshot | None:
@@ -330,6 +357,8 @@ class UpkeepVerbs(TableBase):
             ConflictError: the schema was changed while rows were counted; nothing was changed.
             CommitUnknownError: the store lost the reply; the statistics may be there.
         """
+        from merganser.upkeep.analyze import analyze, columns_to_analyze
+
         table = for_changing(self.definition, self.env, f"cannot analyze '{self.name}'")
         fields = columns_to_analyze(table, columns)
         latest = self.latest_snapshot()
@@ -358,4 +387,6 @@ class UpkeepVerbs(TableBase):
             ConflictError: others wrote to a bucket without its index again and again. Repeat.
             StorageError: the store failed. Repeat.
         """
+        from merganser.upkeep.repair import repair
+
         return repair(self.definition, self.env)

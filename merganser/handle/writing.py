@@ -6,31 +6,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from merganser.cdc.options import check_names
-from merganser.cdc.records import Parsed, Placing, parse_records, rejected_at
-from merganser.commit.conflict import Reads
-from merganser.commit.turns import in_rounds
-from merganser.edit.images import Upserted
-from merganser.edit.keeping import Keeping, Kept, apart, check_can_keep
-from merganser.edit.upsert import Upsert
 from merganser.handle.base import TableBase
-from merganser.handle.dead_letters import DeadLetters
-from merganser.handle.new_columns import with_columns_told
-from merganser.ingest.rows import RowKinds, batches_of, held_rows
 from merganser.meta.snapshot import Snapshot
 from merganser.options import write as w
 from merganser.options.registry import arguments_of
-from merganser.rules.dialects import keeps_other_columns
 from merganser.schema import row_kind
-from merganser.write.begin import begin
-from merganser.write.dropping import drop_partitions
-from merganser.write.merge_schema import fields_for
-from merganser.write.session import WriteSession
-from merganser.write.transaction import Transaction, checked_watermark
+
+if TYPE_CHECKING:
+    from merganser.cdc.records import Parsed
+    from merganser.commit.conflict import Reads
+    from merganser.edit.images import Upserted
+    from merganser.edit.keeping import Kept
+    from merganser.write.session import WriteSession
+    from merganser.write.transaction import Transaction
 
 Overwrite = Mapping[str, Any] | str | None
 
@@ -96,6 +88,11 @@ class WriteVerbs(TableBase):
             ConflictError: another commit changed the same files; nothing of this write is visible.
             CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
         """
+        from merganser.commit.turns import in_rounds
+        from merganser.ingest.rows import held_rows
+        from merganser.write.merge_schema import fields_for
+        from merganser.write.transaction import checked_watermark
+
         if columns is not None and overwrite is None and self._looks_up_other_columns(columns):
             return self.upsert(
                 data,
@@ -167,6 +164,8 @@ class WriteVerbs(TableBase):
                 this call is visible.
             CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
         """
+        from merganser.edit.upsert import Upsert
+
         call = Upsert(
             self.definition, self.env, columns=columns, if_exists=if_exists, commit_user=commit_user, changes=changes
         )
@@ -203,6 +202,9 @@ class WriteVerbs(TableBase):
             UnsupportedError: the table has a column of a type that change records do not hold; nothing was written.
             ConflictError, CommitUnknownError: see `write`.
         """
+        from merganser.cdc.options import check_names
+        from merganser.handle.new_columns import with_columns_told
+
         check_names(options, arguments_of(self.write_changes))
         chosen = options if dead_letters is not None else {**options, "bad": "fail"}
         table = with_columns_told(
@@ -219,6 +221,8 @@ class WriteVerbs(TableBase):
         )
 
     def _parsed(self, records: Any, format: str, keys: Any, chosen: Mapping[str, Any]) -> Parsed:
+        from merganser.cdc.records import Placing, parse_records
+
         placing = Placing.of(self.schema, self.definition.options)
         return parse_records(records, format, self.schema.fields, self.primary_key, chosen, keys, placing)
 
@@ -232,6 +236,11 @@ class WriteVerbs(TableBase):
         commit_user: str | None,
         identifier: int | None,
     ) -> ChangesWritten:
+        from merganser.cdc.records import rejected_at
+        from merganser.edit.keeping import Keeping, Kept, apart, check_can_keep
+        from merganser.handle.dead_letters import DeadLetters
+        from merganser.write.begin import begin
+
         found = self._parsed(records, format, keys, chosen)
         buried = None if chosen.get("bad") == "fail" else dead_letters
         letters = DeadLetters(buried, self.name, self.env.clock(), commit_user, identifier)
@@ -284,6 +293,8 @@ class WriteVerbs(TableBase):
         changes: bool,
         streams: bool = False,
     ) -> WriteSession:
+        from merganser.write.session import WriteSession
+
         return WriteSession(
             self.definition,
             self.env,
@@ -332,7 +343,9 @@ class WriteVerbs(TableBase):
             InvalidInputError: the rows do not fit the table; nothing was written.
             FormatError: a file is damaged, or its extension is wrong.
         """
-        from merganser.ingest.files import rows_of_files  # noqa: PLC0415 - CSV and JSON readers, wanted by few
+        from merganser.ingest.files import rows_of_files
+        from merganser.write.merge_schema import fields_for
+        from merganser.write.transaction import checked_watermark
 
         watermark = checked_watermark(watermark, f"cannot write to '{self.name}'")
         with Writer(self._session(columns, overwrite, commit_user, changes)) as writer:
@@ -376,11 +389,15 @@ class WriteVerbs(TableBase):
             partitions: specs such as {"dt": "2026-01-01"}, which may name only some of the partition columns. Text
                 stands for a value of any type, as in the names of directories: "2026-01-01" for a DATE.
         """
+        from merganser.write.dropping import drop_partitions
+
         if isinstance(partitions, Iterable) and not isinstance(partitions, str | Mapping):
             partitions = list(partitions)
         return drop_partitions(self.definition, self.env, partitions)  # type: ignore[arg-type]
 
     def _looks_up_other_columns(self, columns: Sequence[str]) -> bool:
+        from merganser.rules.dialects import keeps_other_columns
+
         options = self.definition.options
         own = {field.name for field in self.definition.schema.user_fields}
         engine = options.get(w.MERGE_ENGINE)
@@ -402,6 +419,8 @@ def write_computed(
     Raises:
         ConflictError: it has changed; `overtaken` is QUERY, and the query has to run again.
     """
+    from merganser.edit.upsert import Upsert
+
     if columns is not None and overwrite is None and table._looks_up_other_columns(columns):
         held = rows if isinstance(rows, pa.Table) else pa.Table.from_batches(rows)
         call = Upsert(
@@ -431,6 +450,9 @@ class Writer:
 
     def write_each(self, parts: Iterable[Any], kinds: Any = None) -> None:
         """Take the rows of several `data`, one after the other. A list of kinds covers the rows of all of them."""
+        from merganser.ingest.rows import RowKinds, batches_of
+        from merganser.write.merge_schema import fields_for
+
         taken = False
         try:
             with self.session.env.progress.work(f"writing {self.session.table.name}") as work:
