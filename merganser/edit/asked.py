@@ -10,10 +10,11 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from merganser.errors import ConflictError, InvalidInputError
+from merganser.expr.filters import to_predicate
 from merganser.expr.names import Sides
 from merganser.expr.predicate import Predicate
 from merganser.expr.setting import Setting
-from merganser.expr.text import parse_predicate, to_predicate
+from merganser.expr.text import parse_predicate
 from merganser.meta.table_def import TableDef
 from merganser.rules.starts import starts_given
 from merganser.schema import types as t

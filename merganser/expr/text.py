@@ -1,4 +1,4 @@
-r"""SQL text -> filters and projections, over sqlglot's Spark dialect; `to_predicate` takes every form of a filter.
+r"""SQL text -> filters and projections, over sqlglot's Spark dialect. `expr.filters` takes every form of a filter.
 
 What is understood: column names (also `a.b` inside ROW columns), literals, comparisons, AND OR NOT, IS NULL, IN,
 BETWEEN, LIKE, ILIKE (ANY, ALL), RLIKE, arithmetic, `||`, CASE, CAST, intervals and the functions of `_SUPPORTED`.
@@ -21,7 +21,6 @@ from datetime import date
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
@@ -31,18 +30,15 @@ from merganser.errors import InvalidInputError
 from merganser.expr import build, setting
 from merganser.expr.compare import integers
 from merganser.expr.compute import evaluate
-from merganser.expr.from_arrow import predicate_from_arrow
 from merganser.expr.functions import call
 from merganser.expr.literal import from_text, number, zoned
 from merganser.expr.names import Sides, finds, prefixed, resolve
 from merganser.expr.predicate import Predicate, Projection
 from merganser.expr.setting import Setting
 from merganser.expr.times import DAY_MICROS, PARTS, interval
-from merganser.expr.tree import UNITS_PER_SECOND, ArrowCall, Column, Expression, Literal, columns, sql, walk
+from merganser.expr.tree import UNITS_PER_SECOND, Column, Expression, Literal, columns, sql, walk
 from merganser.schema import types as t
 from merganser.schema.arrow import timestamp_unit
-
-__all__ = ["parse_predicate", "parse_projection", "predicate_from_arrow", "to_predicate"]
 
 _SUPPORTED: Final = (
     "Supported are columns, literals, = <> < <= > >= <=>, AND, OR, NOT, IS NULL, IN, BETWEEN, LIKE, ILIKE, LIKE ANY, "
@@ -143,44 +139,6 @@ def digits_of(kind: exp.DataType) -> int | None:
         return None
     digits = int(kind.expressions[0].name)
     return None if digits == _SPARKS_DIGITS else digits
-
-
-def to_predicate(
-    where: str | pc.Expression | Predicate | None,
-    fields: Sequence[t.Field],
-    qualifier: str | None = None,
-    setting: Setting = _UTC,
-) -> Predicate | None:
-    """Return a filter in whatever form it is given; None for no filter.
-
-    Args:
-        where: SQL text, an Arrow expression, a filter already made (returned as it is, its columns checked), or None.
-        fields: the columns of the table.
-        qualifier: a table name that may stand before column names in SQL text.
-        setting: the time zone and the time of SQL text, and whether names count in their case.
-
-    Raises:
-        InvalidInputError: the filter is not understood, or does not fit the columns.
-    """
-    match where:
-        case None:
-            return None
-        case str():
-            return parse_predicate(where, fields, qualifier, setting)
-        case Predicate():
-            for part in walk(where.expression):
-                if isinstance(part, Column):
-                    _check_bound(part, fields)
-                elif isinstance(part, ArrowCall):
-                    for _, name in part.names:
-                        resolve([name], fields)
-            return where
-        case pc.Expression():
-            return predicate_from_arrow(where, fields)
-    raise InvalidInputError(
-        f"cannot filter by {where!r:.200}: a filter is SQL text, a pyarrow.compute expression or a Predicate, not "
-        f"{type(where).__name__}"
-    )
 
 
 _MARK: Final = "merganser_list_"
@@ -307,16 +265,6 @@ def _reason(text: str, found: Mapping[str, Any]) -> str:
     if said.startswith("Required keyword"):
         return "a value is missing"
     return said if said.startswith("Expecting") else "it is not an expression"
-
-
-def _check_bound(column: Column, fields: Sequence[t.Field]) -> None:
-    actual = resolve(column.path, fields)
-    if actual != column:
-        raise InvalidInputError(
-            f"the filter was made for a column '{'.'.join(column.path)}' of type {column.type}; here it is "
-            f"'{'.'.join(actual.path)}' of type {actual.type}. Make it from its text again.",
-            column=column.path[0],
-        )
 
 
 def _or_null(column: Column) -> Expression:

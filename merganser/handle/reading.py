@@ -117,7 +117,7 @@ class ReadVerbs(TableBase):
         setting: Setting,
     ) -> Changes:
         """Return a lazy read of changes; see `changes`."""
-        from merganser.expr.text import to_predicate
+        from merganser.expr.filters import to_predicate
         from merganser.scan.changes import changes_of, published
         from merganser.scan.increments import increment_of
         from merganser.scan.scan import chosen_columns
@@ -210,7 +210,7 @@ class ReadVerbs(TableBase):
             options: where it starts among them.
             columns: names of columns of the form, in their order.
         """
-        from merganser.expr.text import to_predicate
+        from merganser.expr.filters import to_predicate
         from merganser.scan.forms import columns_of
         from merganser.scan.scan import chosen_columns
         from merganser.scan.views import checked_columns
@@ -360,7 +360,7 @@ class ReadVerbs(TableBase):
         setting: Setting,
     ) -> Scan:
         """Return a lazy scan of the table; see `read`."""
-        from merganser.expr.text import to_predicate
+        from merganser.expr.filters import to_predicate
         from merganser.scan.rows import check_asked_rows
         from merganser.scan.scan import Scan, chosen_columns
         from merganser.scan.source import State

@@ -261,7 +261,7 @@ class UpkeepVerbs(TableBase):
         setting: Setting | None = None,
     ) -> CompactionRequest:
         """Return the checked request of a call of `compact`; its texts are in UTC unless a setting is given."""
-        from merganser.expr.text import to_predicate
+        from merganser.expr.filters import to_predicate
         from merganser.lsm.clustering import checked_order
         from merganser.upkeep.plan_compaction import CompactionRequest
 

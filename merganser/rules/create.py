@@ -26,7 +26,6 @@ from merganser.options.registry import (
 from merganser.options.secrets import check_no_secrets
 from merganser.rules.checks import check_table_options
 from merganser.rules.compacting import PER_RECORD, publishes_each_record
-from merganser.rules.definition import columns_of_text
 from merganser.rules.dialects import check_has_key, check_versioned, translated, with_whole_rows
 from merganser.rules.facts import listed, refuse
 from merganser.schema import types as t
@@ -110,7 +109,12 @@ def create_schema(
         UnsupportedError: a column has a type whose values merganser neither reads nor writes.
     """
     what = f"cannot create '{table}'" if table else "cannot create the table"
-    fields, own_key = columns_of_text(schema, what=what) if isinstance(schema, str) else (_fields(schema, what), ())
+    if isinstance(schema, str):
+        from merganser.rules.definition import columns_of_text  # noqa: PLC0415 - a tokenizer, wanted by texts alone
+
+        fields, own_key = columns_of_text(schema, what=what)
+    else:
+        fields, own_key = _fields(schema, what), ()
     _check_columns_given(fields, what)
     _check_names(fields, what)
     names = [field.name for field in fields]

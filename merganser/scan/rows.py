@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.expr.filters import to_predicate
 from merganser.expr.setting import Setting
-from merganser.expr.text import to_predicate
 from merganser.html.tables import caption_html, note_html, rows_html, shown
 from merganser.options.registry import did_you_mean
 from merganser.schema.arrow import fields_from_arrow

@@ -19,8 +19,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from merganser.errors import InvalidInputError
+from merganser.expr.filters import to_predicate
 from merganser.expr.setting import Setting
-from merganser.expr.text import to_predicate
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef

@@ -45,10 +45,10 @@ from pyspark.sql.types import StructType
 from merganser.codec.binary_row import stored_to_arrow
 from merganser.commit.message import CommitMessage
 from merganser.errors import ExpiredError, InvalidInputError, MerganserError, NotFoundError
+from merganser.expr.filters import to_predicate
 from merganser.expr.names import listed_names
 from merganser.expr.predicate import conjuncts, points
 from merganser.expr.setting import Setting
-from merganser.expr.text import to_predicate
 from merganser.handle.doors import table as table_at
 from merganser.handle.system_table import TableView
 from merganser.handle.table import Table

@@ -9,8 +9,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from merganser.errors import InvalidInputError
+from merganser.expr.filters import to_predicate
 from merganser.expr.setting import Setting
-from merganser.expr.text import to_predicate
 from merganser.handle.system_table import TableView
 from merganser.handle.table import Table
 from merganser.options import read as r

@@ -79,6 +79,7 @@ INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
         ("predicate",),
         ("prune", "from_arrow", "to_polars"),
         ("text",),
+        ("filters",),
     ),
     "cdc": (
         ("connect_schema", "options", "computed"),

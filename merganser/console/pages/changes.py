@@ -13,8 +13,8 @@ from merganser.console.page import Asked, News, Page
 from merganser.console.pages.data import history_address
 from merganser.console.pages.history import committer
 from merganser.errors import ExpiredError, InvalidInputError, MerganserError, UntrackedError
+from merganser.expr.filters import to_predicate
 from merganser.expr.predicate import Predicate, conjunction
-from merganser.expr.text import to_predicate
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
 from merganser.options import write as w

@@ -15,7 +15,7 @@ from merganser.console import cells
 from merganser.console.history import Line as Past
 from merganser.console.page import PER_PAGE, Asked, Page
 from merganser.errors import ExpiredError, InvalidInputError, NotFoundError, UnsupportedError
-from merganser.expr.text import to_predicate
+from merganser.expr.filters import to_predicate
 from merganser.handle.table import Table
 from merganser.meta.refs import TagStore
 from merganser.options.registry import did_you_mean

@@ -14,9 +14,10 @@ from predicate_oracle import ANY, CELLS, FIELDS, KINDS, NUMERIC, ROWS, SCHEMA, T
 from sqlglot.dialects.spark import Spark
 
 from merganser.errors import InvalidInputError
+from merganser.expr.filters import to_predicate
 from merganser.expr.from_arrow import predicate_from_arrow
 from merganser.expr.predicate import Predicate
-from merganser.expr.text import parse_predicate, parse_projection, to_predicate
+from merganser.expr.text import parse_predicate, parse_projection
 from merganser.expr.tree import identifier
 from merganser.schema import types as t
 from merganser.schema.types_text import parse_type

@@ -15,7 +15,7 @@ import pytest
 import merganser as mg
 from merganser.codec.parquet import ParquetFileReader
 from merganser.errors import FormatError, InvalidInputError, StorageError, UnsupportedError
-from merganser.expr.text import to_predicate
+from merganser.expr.filters import to_predicate
 from merganser.files import read
 from merganser.files.layout import file_layout
 from merganser.files.read import DataFileReader, FileToRead

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
-from merganser.expr.text import to_predicate
+from merganser.expr.filters import to_predicate
 from merganser.testing.builders import catalog_over, memory_with
 
 _names = itertools.count()
