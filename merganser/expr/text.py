@@ -40,6 +40,8 @@ from merganser.expr.tree import UNITS_PER_SECOND, Column, Expression, Literal, c
 from merganser.schema import types as t
 from merganser.schema.arrow import timestamp_unit
 
+__all__ = ["parse_predicate", "parse_projection"]
+
 _SUPPORTED: Final = (
     "Supported are columns, literals, = <> < <= > >= <=>, AND, OR, NOT, IS NULL, IN, BETWEEN, LIKE, ILIKE, LIKE ANY, "
     "LIKE ALL, RLIKE, + - * / % DIV, ||, CASE, CAST, INTERVAL, coalesce, if, nullif, concat, lower, upper, trim, "

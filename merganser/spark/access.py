@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,13 +19,13 @@ from pyspark.sql import functions as f
 import merganser
 from merganser import errors
 from merganser.errors import ExpiredError, InvalidInputError, MerganserError, UnsupportedError, a_type
-from merganser.handle.doors import table as table_at
-from merganser.handle.table import Table
-from merganser.spark.jobs import OUTCOME_SCHEMA, SHIP, in_tasks
-from merganser.spark.pythons import TaskPython, advice, ask_tasks
 from merganser.spark.types import version_of
-from merganser.storage.hdfs import HdfsStorage
-from merganser.write.job import Outcome
+
+if TYPE_CHECKING:
+    from merganser.handle.table import Table
+    from merganser.spark.pythons import TaskPython
+    from merganser.storage.hdfs import HdfsStorage
+    from merganser.write.job import Outcome
 
 _BATCH_RECORDS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 TASKS_PER_CORE: Final = 4
@@ -52,6 +52,9 @@ def opened(table: Table | str) -> Table:
         NotFoundError: there is no table at the path.
         InvalidInputError: it is neither.
     """
+    from merganser.handle.doors import table as table_at
+    from merganser.handle.table import Table
+
     if isinstance(table, Table):
         return table
     if isinstance(table, str):
@@ -116,6 +119,8 @@ def run_jobs(frame: DataFrame, job: Any) -> list[Outcome]:
         MerganserError: the error that a task raised, with its class and text.
         UnsupportedError: the tasks have another version of merganser, or none.
     """
+    from merganser.spark.jobs import OUTCOME_SCHEMA, SHIP, in_tasks
+
     with our_errors(frame.sparkSession), large_batches(frame.sparkSession):
         rows = in_tasks(frame, job, OUTCOME_SCHEMA).collect()
     outcomes: list[Outcome] = [pickle.loads(bytes(row[0])) for row in rows]
@@ -171,6 +176,8 @@ def our_errors(spark: SparkSession) -> Iterator[None]:
     Args:
         spark: asked which Python its tasks run, if they lack a module.
     """
+    from merganser.spark.pythons import ask_tasks
+
     try:
         yield
     except MerganserError:
@@ -191,6 +198,8 @@ def unwrapped(text: str, ask: Callable[[], TaskPython | None]) -> MerganserError
         text: of Spark's error.
         ask: returns the Python of the tasks; called if they lack a module.
     """
+    from merganser.spark.pythons import advice
+
     found = _RAISED.findall(text)
     if found:
         name, message = found[-1]

@@ -59,8 +59,8 @@ def on_any_python(job: Job) -> Job:
     payload, driver, advice, ship = pickle.dumps(Settling(job)), sys.executable, SET_PYTHON, SHIP
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pickle  # noqa: PLC0415 - its code arrives without the names of this module
-        import sys  # noqa: PLC0415 - likewise
+        import pickle
+        import sys
 
         try:
             loaded = pickle.loads(payload)

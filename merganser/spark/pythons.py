@@ -18,8 +18,6 @@ from typing import Final
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from merganser.spark.jobs import SET_PYTHON, SHIP
-
 _seen: Final[weakref.WeakSet[SparkSession]] = weakref.WeakSet()
 """Sessions that were asked already, or need not be."""
 
@@ -41,8 +39,8 @@ def ask_tasks(spark: SparkSession) -> TaskPython | None:
     """Return the Python of one task, by a job of one row; None: Spark could not run it."""
 
     def answer(_: int) -> str:
-        import importlib  # noqa: PLC0415 - its code arrives without the names of this module
-        import sys  # noqa: PLC0415 - likewise
+        import importlib
+        import sys
 
         lacks = ""
         for name in ("pyarrow", "merganser"):
@@ -63,6 +61,8 @@ def ask_tasks(spark: SparkSession) -> TaskPython | None:
 
 def advice(tasks: TaskPython | None) -> str:
     """Return which Pythons run, and what to do."""
+    from merganser.spark.jobs import SET_PYTHON, SHIP
+
     driver = sys.executable
     if tasks is None:
         return f"The driver runs {driver}. If tasks run another Python: {SET_PYTHON} {SHIP}"

@@ -23,12 +23,9 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from merganser.cdc.records import letters_user
 from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
-from merganser.edit.keeping import stores_keys
 from merganser.errors import InvalidInputError, InvariantError, UnsupportedError
-from merganser.handle.dead_letters import DeadLetters
 from merganser.handle.table import Table
 from merganser.handle.writing import Overwrite
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
@@ -36,14 +33,8 @@ from merganser.meta.table_def import TableDef
 from merganser.schema.internal_names import internal_name
 from merganser.spark.access import check_frame, opened, our_errors, run_jobs
 from merganser.spark.bucketing import assigners_on, bucket_column, one_writer_each, quoted
-from merganser.spark.change_records import REJECTED
-from merganser.spark.compaction import on_tasks
-from merganser.spark.dead_letters import check_letters, letters_frame
-from merganser.spark.files import run_portions
 from merganser.spark.jobs import WriteTask
-from merganser.spark.keeping import MARKS, UNAVAILABLE, KeepTask, check_call, commit, keeps_values
 from merganser.spark.names import spelling_of
-from merganser.spark.staging import FILES_FROM_BYTES, estimated_bytes, spark_path, staged, why_not_staged
 from merganser.spark.types import arrow_schema_of
 from merganser.write.begin import begin
 from merganser.write.job import messages_of
@@ -102,6 +93,13 @@ def write(
         ConflictError: another commit changed the same files; nothing of this write is visible.
         CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
     """
+    from merganser.cdc.records import letters_user
+    from merganser.edit.keeping import stores_keys
+    from merganser.spark.change_records import REJECTED
+    from merganser.spark.compaction import on_tasks
+    from merganser.spark.dead_letters import check_letters, letters_frame
+    from merganser.spark.keeping import UNAVAILABLE, check_call, keeps_values
+
     found = opened(table)
     check_frame(df, f"cannot write to '{found.name}'", "Table.write takes rows that lie in this process.")
     if through not in _WAYS or (collect and through == "files"):
@@ -173,6 +171,8 @@ def write_rows_of_query(
     Raises:
         ConflictError: it has changed; `overtaken` is QUERY, and the query has to run again.
     """
+    from merganser.spark.compaction import on_tasks
+
     transaction = begin(
         table.definition,
         table.env,
@@ -217,6 +217,8 @@ def _staging_path(df: DataFrame, table: Table, *, must: bool) -> str | None:
     Raises:
         UnsupportedError: rows must go through files, and cannot.
     """
+    from merganser.spark.staging import FILES_FROM_BYTES, estimated_bytes, spark_path, why_not_staged
+
     why = why_not_staged(df)
     if why is not None and must:
         raise UnsupportedError(
@@ -235,6 +237,9 @@ def _staging_path(df: DataFrame, table: Table, *, must: bool) -> str | None:
 
 def _files_written(transaction: Transaction, df: DataFrame, kinds: str | None, *, path: str) -> list[CommitMessage]:
     """Return what tasks wrote that loaded the rows from files of Spark."""
+    from merganser.spark.files import run_portions
+    from merganser.spark.staging import staged
+
     table, env = transaction.table, transaction.env
     begun = env.seconds()
     with staged(df, table, env, path) as (rows, portions):
@@ -254,6 +259,9 @@ def _written_with_stored(
     transaction: Transaction, df: DataFrame, kinds: str | None, letters: Table | None
 ) -> Snapshot | None:
     """Write rows that keep values of stored rows; see `keeping`."""
+    from merganser.handle.dead_letters import DeadLetters
+    from merganser.spark.keeping import MARKS, UNAVAILABLE, KeepTask, commit
+
     table, env = transaction.table, transaction.env
     frame, arrival = _arranged(df, table)
     job = transaction.job(kinds=kinds, arrival=arrival, assigners=assigners_on(df.sparkSession, table))

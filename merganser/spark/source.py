@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -49,11 +49,8 @@ from merganser.expr.filters import to_predicate
 from merganser.expr.names import listed_names
 from merganser.expr.predicate import conjuncts, points
 from merganser.expr.setting import Setting
-from merganser.handle.doors import table as table_at
 from merganser.handle.system_table import TableView
 from merganser.handle.table import Table
-from merganser.handle.writing import Overwrite
-from merganser.meta.consumers import check_consumer_id
 from merganser.meta.snapshot import Snapshot
 from merganser.options import read as r
 from merganser.options.registry import closest, find_catalog_option, find_option
@@ -62,22 +59,17 @@ from merganser.scan.scan import Scan
 from merganser.scan.split import ReadJob
 from merganser.scan.views import VIEWS
 from merganser.schema.inner_names import with_names
-from merganser.shards.verbs import TRIM_HORIZON
-from merganser.spark.access import TASKS_PER_CORE
 from merganser.spark.names import CASE, ZONE, Spelling, fields_to_write, is_exact
-from merganser.spark.pythons import warn_of_other_python
-from merganser.spark.shard_source import RecordsAsked, refuse_unless_shards, shard_request_of
 from merganser.spark.splits import Pack, packed, rows_of
 from merganser.spark.stream_reader import StreamReader, StreamRequest
-from merganser.spark.stream_sink import request_of as sink_request_of
-from merganser.spark.stream_sink import sink_of
-from merganser.spark.stream_source import limits_of, long_names, request_of
 from merganser.spark.types import arrow_schema_of, spark_schema
 from merganser.spark.workers import settle
 from merganser.storage.cores import available_cores
-from merganser.write.begin import begin
-from merganser.write.held import drop_held, hold, placed
-from merganser.write.job import Outcome
+
+if TYPE_CHECKING:
+    from merganser.handle.writing import Overwrite
+    from merganser.spark.shard_source import RecordsAsked
+    from merganser.write.job import Outcome
 
 NAME: Final = "merganser"
 _OF_READS: Final = frozenset(
@@ -109,6 +101,8 @@ def register(spark: SparkSession) -> None:
     Warns if the tasks run another Python than the driver, and it lacks merganser or pyarrow: Spark's errors about the
     source do not say so.
     """
+    from merganser.spark.pythons import warn_of_other_python
+
     warn_of_other_python(spark)
     known = {"timezone": spark.conf.get(ZONE, "UTC") or "UTC", "casesensitive": spark.conf.get(CASE, "false")}
 
@@ -134,6 +128,8 @@ class MerganserSource(DataSource):  # type: ignore[misc]
 
     def schema(self) -> StructType:
         """Return the columns of the read."""
+        from merganser.meta.consumers import check_consumer_id
+
         if (consumer := self.options.get(r.CONSUMER_ID.key)) is not None:
             check_consumer_id(consumer, what=f"cannot follow '{self.options.get('path', '')}'")
         if _shows_kinds(self.options) or _flag(self.options, "shards"):
@@ -175,6 +171,9 @@ class MerganserSource(DataSource):  # type: ignore[misc]
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of a stream; this checks the schema against the table."""
+        from merganser.spark.stream_sink import request_of as sink_request_of
+        from merganser.spark.stream_sink import sink_of
+
         options = self.options
         _check_use(options, _OF_READS, "reads. Nothing was started")
         table = _table(options)
@@ -223,6 +222,8 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:  # type: ignore[override]
+        from merganser.spark.access import TASKS_PER_CORE
+
         scan = _scan(self._options, self._schema.names)
         _check_declared(scan.table.name, spark_schema(scan.table, scan.columns), self._schema)
         plan = scan.plan()
@@ -249,6 +250,8 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
     """Writes one DataFrame: checked when made, written in tasks, committed in one place."""
 
     def __init__(self, options: dict[str, str], schema: StructType, overwrite: bool) -> None:
+        from merganser.write.begin import begin
+
         table = _table(options)
         spelling = _spelling(table, options, writes=True)
         rows = arrow_schema_of(spelling.rows(schema, f"cannot write to '{table.name}'"))
@@ -269,6 +272,9 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
         self._job = self._transaction.job(kinds=kinds, shows=self._transaction.uuid)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Written:
+        from merganser.write.held import hold
+        from merganser.write.job import Outcome
+
         if self._applied:
             for _ in iterator:  # Spark ends the worker of a task that leaves rows unread
                 pass
@@ -293,12 +299,16 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
         If no task failed, `commit` has failed in another process. `commit` has removed the files already, or a
         snapshot may name them.
         """
+        from merganser.write.held import drop_held
+
         if None in messages:
             written = [message for message in messages if isinstance(message, _Written)]
             self._transaction.abort([found for message in written for found in message.outcome.messages])
             drop_held(self._transaction.env, [message.outcome.held for message in written if message.outcome.held])
 
     def _written(self, messages: list[WriterCommitMessage | None]) -> list[CommitMessage]:
+        from merganser.write.held import placed
+
         outcomes = [message.outcome for message in messages if isinstance(message, _Written)]
         return placed(self._job, outcomes)
 
@@ -314,6 +324,9 @@ def _check_use(options: Mapping[str, str], others: Collection[str], what: str) -
 
 
 def _table(options: Mapping[str, str]) -> Table:
+    from merganser.handle.doors import table as table_at
+    from merganser.spark.stream_source import long_names
+
     path = options.get("path")
     if not path:
         raise InvalidInputError(
@@ -348,6 +361,8 @@ def _read(options: Mapping[str, str]) -> tuple[Table, Table | TableView]:
 
 
 def _scan(options: Mapping[str, str], columns: Sequence[str] | None = None) -> Scan:
+    from merganser.spark.shard_source import refuse_unless_shards
+
     table, read = _read(options)
     refuse_unless_shards(_asked(options), f"cannot read '{table.name}'")
     return read.scan(
@@ -384,6 +399,9 @@ def _request(options: Mapping[str, str], columns: Sequence[str] | None = None) -
     Args:
         columns: of the schema that Spark declares; None: those of the options.
     """
+    from merganser.spark.shard_source import refuse_unless_shards, shard_request_of
+    from merganser.spark.stream_source import limits_of, request_of
+
     table, read = _read(options)
     shards = _flag(options, "shards")
     asked = _asked(options)
@@ -422,6 +440,9 @@ def _request(options: Mapping[str, str], columns: Sequence[str] | None = None) -
 
 def _asked(options: Mapping[str, str]) -> RecordsAsked:
     """Return what options say of a stream of records; but for the time, which reads that end have, too."""
+    from merganser.shards.verbs import TRIM_HORIZON
+    from merganser.spark.shard_source import RecordsAsked
+
     return RecordsAsked(
         options.get("start", TRIM_HORIZON), None, before=_flag(options, "before"), full=_flag(options, "full")
     )

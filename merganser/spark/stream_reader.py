@@ -27,7 +27,6 @@ from merganser.options import read as r
 from merganser.options import write as w
 from merganser.scan.split import What
 from merganser.schema import types as t
-from merganser.spark.splits import balanced, weight_of
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
 from merganser.spark.workers import in_query, settle
 from merganser.storage.env import Env
@@ -120,6 +119,8 @@ class StreamRequest:
             batches: of `batches`.
             schema: of the rows, as Spark declares it.
         """
+        from merganser.spark.splits import balanced, weight_of
+
         turns: tuple[Turn, ...] = batches.turns(start, end)
         weights = [sum(weight_of(part.size_bytes, part.files) for part in turn) for turn in turns]
         packs = balanced(weights, tasks_max=self.tasks_max)

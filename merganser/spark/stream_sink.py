@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -36,9 +36,7 @@ from pyspark.sql.types import StructType
 
 from merganser.commit.log import batch_name
 from merganser.commit.message import CommitMessage
-from merganser.edit.keeping import stores_keys
 from merganser.errors import ConflictError, InvalidInputError, MerganserError
-from merganser.handle.dead_letters import DeadLetters
 from merganser.handle.table import Table
 from merganser.lsm.abandoned import remove_uncommitted
 from merganser.meta.followed import for_writing, look
@@ -51,11 +49,8 @@ from merganser.schema.inner_names import with_names
 from merganser.schema.internal_names import internal_name
 from merganser.spark.access import check_frame, opened
 from merganser.spark.bucketing import assigners_on, one_writer_each, quoted
-from merganser.spark.change_records import LETTER, REJECTED
 from merganser.spark.checkpoint import Checkpoint, watermark_of
-from merganser.spark.dead_letters import check_letters, letters_table
 from merganser.spark.jobs import NUMBERS, OUTCOME_SCHEMA, batch_of, in_tasks
-from merganser.spark.keeping import MARKS, UNAVAILABLE, check_call, commit, keeps_values, run_apart
 from merganser.spark.names import spelling_of
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.types import arrow_schema_of
@@ -67,10 +62,12 @@ from merganser.storage.process import process_env
 from merganser.storage.protocol import Storage
 from merganser.write.held import drop_held, hold, placed
 from merganser.write.job import Outcome
-from merganser.write.merge_schema import with_columns_of
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction, check_user
 from merganser.write.writer import arrives, takes_any_order
+
+if TYPE_CHECKING:
+    from merganser.handle.dead_letters import DeadLetters
 
 try:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -205,6 +202,8 @@ class SinkRequest:
             ConflictError: the table has other rows of a batch of this number, or was made anew since the last batch.
                 Nothing is visible, and the files are gone.
         """
+        from merganser.spark.keeping import commit
+
         if not files and not kept and not self.target.overwrites:
             return None
         try:
@@ -239,6 +238,8 @@ class SinkRequest:
         Args:
             letters: their table; None: they are errors.
         """
+        from merganser.handle.dead_letters import DeadLetters
+
         table = None if letters is None else Table(letters.table, letters.here())
         if batch == BATCH_IDENTIFIER:
             return DeadLetters(table, self.table.name, self.env.clock(), None, None)
@@ -333,6 +334,8 @@ class StreamTask:
         Raises:
             MerganserError: a row was refused; nothing is left of the attempt.
         """
+        from merganser.spark.keeping import run_apart
+
         tables = iter(tables)
         first = next(tables, None)
         if first is None:
@@ -358,6 +361,8 @@ class StreamTask:
 
     def _run_both(self, tables: Iterable[pa.Table], letters: SinkRequest) -> list[Outcome]:
         """Write good rows to the table and bad records to the table of dead letters; nothing is left if one fails."""
+        from merganser.spark.dead_letters import letters_table
+
         request = self.request
         place = len(request.names)
         bad: list[pa.ChunkedArray] = []
@@ -462,6 +467,11 @@ def write_stream(
         NotFoundError: the table does not exist.
         UnsupportedError: the table needs a feature that this version does not have.
     """
+    from merganser.edit.keeping import stores_keys
+    from merganser.spark.change_records import REJECTED
+    from merganser.spark.dead_letters import check_letters
+    from merganser.spark.keeping import MARKS, UNAVAILABLE, check_call, keeps_values
+
     check_asked(options, arguments_of(write_stream))
     found = opened(table).with_options({key: str(value) for key, value in options.items()})
     action = f"cannot write to '{found.name}'"
@@ -727,6 +737,8 @@ def request_of(
         InvalidInputError: the rows do not fit the table, or an argument is invalid.
         UnsupportedError: the table needs a feature that this version does not have.
     """
+    from merganser.write.merge_schema import with_columns_of
+
     definition = for_writing(table.definition, table.env)
     options = definition.options
     if compaction is not None and compaction not in COMPACTIONS:
@@ -757,6 +769,9 @@ def request_of(
 
 def letters_request(letters: Table, user: str) -> SinkRequest:
     """Return what a stream writes to a table of dead letters."""
+    from merganser.spark.change_records import LETTER
+    from merganser.spark.dead_letters import letters_table
+
     rows = letters_table(pa.chunked_array([], pa.struct(arrow_schema_of(LETTER))), "", letters.env.clock())
     request = request_of(
         letters,

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
 from merganser.errors import InvalidInputError
 from merganser.expr.filters import to_predicate
 from merganser.expr.setting import Setting
-from merganser.handle.system_table import TableView
-from merganser.handle.table import Table
 from merganser.options import read as r
 from merganser.options.option import Options
 from merganser.options.registry import arguments_of, check_asked, closest, find_catalog_option, find_option
 from merganser.rules.starts import check_scan_options
 from merganser.scan.scan import chosen_columns
 from merganser.scan.split import What
-from merganser.scan.views import checked_columns, form_of
 from merganser.schema.table_schema import CHANGE_KIND
-from merganser.spark.access import TASKS_PER_CORE, cores, opened
 from merganser.spark.names import setting_of, spelling_of
-from merganser.spark.pythons import warn_of_other_python
-from merganser.spark.shard_source import RecordsAsked, refuse_unless_shards, shard_request_of
 from merganser.spark.stream_reader import RequestSource, StreamRequest
 from merganser.stream.batches import Limits, check_batches
 from merganser.stream.starts import check_start
+
+if TYPE_CHECKING:
+    from merganser.handle.system_table import TableView
+    from merganser.handle.table import Table
 
 _LIMITS: Final = {
     option.key.removeprefix("read.stream.").lower(): option.key
@@ -127,6 +125,11 @@ def read_stream(
         NotFoundError: the table does not exist, or keeps no shard stream.
         UnsupportedError: the table needs a feature that this version does not have.
     """
+    from merganser.handle.system_table import TableView
+    from merganser.spark.access import cores, opened
+    from merganser.spark.pythons import warn_of_other_python
+    from merganser.spark.shard_source import RecordsAsked, refuse_unless_shards, shard_request_of
+
     found = table if isinstance(table, TableView) else opened(table)
     base = found.base if isinstance(found, TableView) else found
     options = long_names({key: str(value) for key, value in options.items()})
@@ -198,6 +201,9 @@ def request_of(
     Raises:
         InvalidInputError: a column, the filter or an option is invalid, or the view shows no changes.
     """
+    from merganser.scan.views import checked_columns, form_of
+    from merganser.spark.access import TASKS_PER_CORE
+
     definition = table.definition
     action = f"cannot follow '{definition.name}'"
     what = What.CHANGED if kinds else What.MERGED

@@ -14,13 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.cdc.log_positions import sortable
 from merganser.errors import InvalidInputError
 from merganser.meta.data_file import ManifestEntry
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
-from merganser.parsing.cells import Cells
-from merganser.parsing.json_scan import TEXT
 from merganser.rules.named_columns import columns_ordering
 from merganser.schema import types as t
 from merganser.schema.table_schema import TableSchema
@@ -70,6 +67,10 @@ def _has_versions(_: int, files: Sequence[ManifestEntry]) -> bool:
 
 def _out_of_order(table: TableDef, env: Env, snapshot: Snapshot, field: t.Field) -> tuple[str, str] | None:
     """Return two positions of which the text of the later one sorts first; None: there are none."""
+    from merganser.cdc.log_positions import sortable  # noqa: PLC0415 - readers of JSON, wanted by columns of positions
+    from merganser.parsing.cells import Cells  # noqa: PLC0415 - the same
+    from merganser.parsing.json_scan import TEXT  # noqa: PLC0415 - the same
+
     parts: list[pa.Array] = []
     count = 0
     for part in unmerged_values(table, env, snapshot, field, _has_versions):

@@ -12,7 +12,6 @@ from merganser.meta.followed import Look, for_writing, look
 from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
-from merganser.write.distribute import distribute
 from merganser.write.merge_schema import with_columns_of
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction, check_user, checked_identifier, checked_user, checked_watermark
@@ -68,6 +67,8 @@ def begin(
         table = with_columns_of(table, env, rows, target_of, without=(kinds,))
     target = target_of(table)
     if table.postpones and not target.postpones and not target.overwrites:  # an overwrite replaces what waits
+        from merganser.write.distribute import distribute  # noqa: PLC0415 - wanted by tables with bucket = -2
+
         distribute(table, env, run=run)  # else it would be newer than the rows that come now
     user = checked_user(target, env, commit_user)
     known = None if streams or table.postpones else seen.known

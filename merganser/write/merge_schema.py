@@ -22,7 +22,6 @@ from merganser.rules.merged import room_for
 from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.storage.retries import RACE
-from merganser.upkeep.alter import alter
 
 
 def fields_for(table: TableDef, env: Env, data: Any) -> tuple[t.Field, ...]:
@@ -73,6 +72,8 @@ def with_columns_of(
     Raises:
         InvalidInputError, ConflictError: the table cannot have these columns; nothing was changed.
     """
+    from merganser.upkeep.alter import alter  # noqa: PLC0415 - wanted by writes that add columns
+
     if not table.options.get(w.MERGE_SCHEMA):
         return table
 
