@@ -332,16 +332,18 @@ class Lookup:
             NotFoundError, ExpiredError: there is no such snapshot, or no longer; or the table was dropped.
             FormatError: metadata is damaged or missing. After any error the handle stays where it was.
         """
-        return self._refreshed(snapshot, None)
+        self._refreshed(snapshot, None)
+        return self.snapshot
 
-    def _refreshed(self, snapshot: int | None, newest: TableState | None) -> int | None:
+    def _refreshed(self, snapshot: int | None, newest: TableState | None) -> bool:
+        """Move as `refresh` says; return whether the handle has moved."""
         with self._lock:
             before = self._open_view()
             if snapshot is None and self._pinned:
-                return self.snapshot
+                return False
             view = self._view_at(snapshot, before, chosen=snapshot is not None, newest=newest)
             self._pinned, self._view = snapshot is not None, view
-            return self.snapshot
+            return view is not before
 
     def move(self, snapshot: Snapshot) -> None:
         """Look at a snapshot, for good, with the columns that the table has in this handle, whatever it had then.
@@ -613,7 +615,7 @@ def shared_lookup(
     found: Lookup | None = env.cache.get(place)
     if found is None or not found.serves(table):
         found = Lookup(table, env, waiting=waiting, moves_on=True, newest=newest)
-    else:
-        found._refreshed(None, newest)
+    elif not found._refreshed(None, newest):
+        return found
     env.cache.put(place, found, found.weight)
     return found
