@@ -8,27 +8,33 @@ skip no files.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql import types as s
 
 from merganser.errors import InvalidInputError
 from merganser.handle.system_table import CatalogTable, SystemTable, TableView
 from merganser.handle.table import Table
+from merganser.lookup.asked import looked_up
 from merganser.scan.changes import Changes
 from merganser.scan.plain import plain_scan
 from merganser.scan.plan import Plan
 from merganser.scan.scan import Scan
-from merganser.spark.access import TASKS_PER_CORE, cores, opened
+from merganser.scan.source import State
+from merganser.schema.types import quoted
+from merganser.spark.access import TASKS_PER_CORE, cores, is_connect, opened
 from merganser.spark.jobs import in_tasks
 from merganser.spark.names import setting_of, spelling_of
 from merganser.spark.native import native_frames, reads_files
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.splits import ReadSplits, packed
-from merganser.spark.types import arrow_schema_of, frame_of_arrow, spark_schema
+from merganser.spark.types import TIME_AS, arrow_schema_of, frame_of_arrow, spark_batches, spark_schema
 
 _ROWS_TOLD: Final = 50_000_000
 """Maximum number of rows that Spark is told of: counting to it takes a core some 50 ms."""
@@ -83,6 +89,8 @@ def read(
     found = table if isinstance(table, TableView) else opened(table)
     columns = spelling_of(spark, found.base if isinstance(found, TableView) else found).names(columns)
     scan = found.scan(columns, where, snapshot, tag, timestamp, limit, setting_of(spark, found))
+    if isinstance(found, Table) and (frame := _looked_up(spark, found, scan, limit)) is not None:
+        return frame
     return frame_of(spark, scan, limit)
 
 
@@ -131,6 +139,39 @@ def frame_of(spark: SparkSession, scan: Scan | Changes, limit: int | None) -> Da
         limit: see `read`.
     """
     return planned_frame(spark, scan, scan.plan(), limit)
+
+
+def held_frame(spark: SparkSession, batches: Iterator[pa.RecordBatch], schema: s.StructType) -> DataFrame:
+    """Return rows that the driver has, as batches in the form that Spark declares for the schema."""
+    rows = pa.Table.from_batches(batches, arrow_schema_of(schema))
+    if not rows.num_rows:  # Spark takes no MAP or ROW column without a chunk
+        rows = rows.schema.empty_table()
+    if TIME_AS != "time" or not is_connect(spark):
+        return spark.createDataFrame(rows, schema)
+    wide = s.StructType(  # Connect takes all times of Arrow for TIME(6)
+        [
+            s.StructField(field.name, s.TimeType(6)) if isinstance(field.dataType, s.TimeType) else field
+            for field in schema
+        ]
+    )
+    frame = spark.createDataFrame(rows, wide)
+    if wide == schema:
+        return frame
+    return frame.select(*(f.col(quoted(field.name)).cast(field.dataType) for field in schema))
+
+
+def _looked_up(spark: SparkSession, table: Table, scan: Scan, limit: int | None) -> DataFrame | None:
+    """Return the rows of a filter that names whole keys, looked up by the driver; None: tasks read them."""
+    if not isinstance(scan.source, State) or not table.primary_key:
+        return None
+    names = [field.name for field in scan.columns]
+    at = None if scan.snapshot is None else scan.snapshot.id
+    lookup = partial(table.lookup, snapshot=at)
+    rows = looked_up(lookup, table.primary_key, scan.table.schema.user_fields, names, scan.where)
+    if rows is None:
+        return None
+    schema = spark_schema(scan.table, scan.columns)
+    return held_frame(spark, spark_batches(rows.slice(0, limit), arrow_schema_of(schema)), schema)
 
 
 def query_frame(spark: SparkSession, scan: Scan | Changes, plan: Plan, limit: int | None) -> DataFrame:

@@ -36,6 +36,7 @@ from merganser.handle.editing import delete_computed
 from merganser.handle.system_table import TableView
 from merganser.handle.table import Table
 from merganser.handle.writing import write_computed
+from merganser.lookup.asked import looked_up
 from merganser.meta.snapshot import Snapshot
 from merganser.scan.changes import Changes
 from merganser.scan.plan import Plan
@@ -48,7 +49,7 @@ from merganser.spark.editing import delete, delete_of_query, update
 from merganser.spark.fitting import fitted
 from merganser.spark.merging import merge
 from merganser.spark.names import CASE, ZONE, is_exact
-from merganser.spark.scan import query_frame
+from merganser.spark.scan import held_frame, query_frame
 from merganser.spark.sink import write_rows_of_query
 from merganser.spark.splits import rows_of
 from merganser.spark.stream_sink import write_stream
@@ -59,7 +60,6 @@ from merganser.sql import rows as inserts
 from merganser.sql.assigning import check_columns, check_stored
 from merganser.sql.engine import Assigned, Relation
 from merganser.sql.lineage import Use, alias_of, table_nodes, uses
-from merganser.sql.query.keys import looked_up
 from merganser.sql.result import Result
 from merganser.sql.session import Session
 from merganser.sql.sources import FUNCTIONS, Sources, fields_of
@@ -356,10 +356,10 @@ class OnSpark:
         if state.streaming and isinstance(handle, Table | TableView):
             return _stream(self._spark, handle, columns, reference), False
         source = sources.source_of(reference.node, handle, reference.travel)
-        asked = looked_up(source, columns, use.where)
+        asked = looked_up(source.lookup, source.key, source.fields, columns, use.where)
         if asked is not None:
             schema = spark_schema(handle.definition, [f for f in source.fields if f.name in columns])
-            return self._held(spark_batches(asked, arrow_schema_of(schema)), schema), True
+            return held_frame(self._spark, spark_batches(asked, arrow_schema_of(schema)), schema), True
         scan = sources.scan(handle, reference.travel, columns, use.where, use.limit)
         if not isinstance(scan, Scan | Changes):
             return frame_of_arrow(self._spark, scan.to_arrow()), True
@@ -370,25 +370,7 @@ class OnSpark:
         form = arrow_schema_of(schema)
         with scan.unless_expired(plan.snapshot):
             rows = rows_of(plan.job, _in_order(plan), scan.env.storage, form, limit=use.limit)
-            return self._held(rows, schema), True
-
-    def _held(self, batches: Iterator[pa.RecordBatch], schema: s.StructType) -> DataFrame:
-        """Return rows that the driver has."""
-        rows = pa.Table.from_batches(batches, arrow_schema_of(schema))
-        if not rows.num_rows:  # Spark takes no MAP or ROW column without a chunk
-            rows = rows.schema.empty_table()
-        if TIME_AS != "time" or not is_connect(self._spark):
-            return self._spark.createDataFrame(rows, schema)
-        wide = s.StructType(  # Connect takes all times of Arrow for TIME(6)
-            [
-                s.StructField(field.name, s.TimeType(6)) if isinstance(field.dataType, s.TimeType) else field
-                for field in schema
-            ]
-        )
-        frame = self._spark.createDataFrame(rows, wide)
-        if wide == schema:
-            return frame
-        return frame.select(*(f.col(t.quoted(field.name)).cast(field.dataType) for field in schema))
+            return held_frame(self._spark, rows, schema), True
 
     def compute(self, relation: Relation) -> None:
         """Compute the rows of a query."""

@@ -57,6 +57,19 @@ def test_columns_filters_and_limits_are_applied_in_the_tasks(spark: SparkSession
         ms.read(spark, orders, columns=["x"])
 
 
+def test_rows_of_whole_keys_are_looked_up_by_the_driver(spark: SparkSession, orders: mg.Table) -> None:
+    where = "id IN (3, 4, 0, 77) AND dt IN ('d0', 'd1')"
+    frame = ms.read(spark, orders, columns=["n", "id"], where=where)
+    orders.write([{"dt": "d1", "id": 3, "n": 8.0, "at": None}])
+    assert "mapInArrow" not in frame._jdf.queryExecution().toString()
+    assert sorted(map(tuple, frame.collect()), key=str) == [(-1.0, 3), (None, 4)]
+    assert pairs(ms.read(spark, orders, where=where, snapshot=1)) == {0: 0.0, 3: 1.5, 4: 2.0}
+    assert pairs(ms.read(spark, orders, where=f"{where} AND n > 7")) == {3: 8.0}
+    assert ms.read(spark, orders, where=where, limit=1).count() == 1
+    assert ms.read(spark, orders, where="dt = 'd0' AND id = 77").schema == ms.read(spark, orders).schema
+    assert ms.read(spark, orders.with_options({"scan.snapshot-id": 1}), where="dt = 'd0' AND id = 0").count() == 1
+
+
 def test_an_older_snapshot_is_read_and_a_frame_keeps_its_own(spark: SparkSession, orders: mg.Table) -> None:
     assert pairs(ms.read(spark, orders, snapshot=1)) == {i: i / 2 for i in range(20)}
     frame = ms.read(spark, orders)

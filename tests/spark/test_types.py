@@ -98,6 +98,9 @@ def test_every_type_goes_to_spark_and_back(spark: SparkSession, catalog: mg.Cata
     again = catalog.create_table("shop.again", schema=schema, primary_key=["id"], options={"bucket": "1"})
     through_source.write.format("merganser").mode("append").save(again.path)
     assert difference(rows_of(again.read().to_arrow()), expected) is None
+    few = ms.read(spark, table, where=f"id IN ({', '.join(map(str, range(50)))})")
+    assert few.schema == frame.schema
+    assert sorted(map(repr, few.collect())) == sorted(map(repr, frame.where("id < 50").collect()))
 
 
 def test_values_are_handed_over_in_exactly_the_declared_schema(catalog: mg.Catalog) -> None:

@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.expr.tree import Null
+from merganser.lookup.asked import looked_up
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 from merganser.sql.query.bound import BoundQuery, Reference
 from merganser.sql.query.casts import FAILED, MACROS
 from merganser.sql.query.json_functions import JSON_MACROS
-from merganser.sql.query.keys import looked_up
 from merganser.sql.query.kinds import ON_SPARK, Interval, is_fine
 from merganser.sql.query.texts import macros
 from merganser.sql.query.views import Views
@@ -256,7 +256,7 @@ def rows_of(reference: Reference) -> Any:
     """Return the rows that a reference needs, with `schema` and `to_batches`: looked up by key, or scanned for."""
     source, where = reference.source, reference.where
     columns = reference.columns or [source.fields[0].name]
-    found = looked_up(source, columns, where)
+    found = looked_up(source.lookup, source.key, source.fields, columns, where)
     return source.open(columns, where, reference.limit) if found is None else Held(found)
 
 

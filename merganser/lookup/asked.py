@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Final
 
@@ -13,7 +13,6 @@ from merganser.expr.predicate import Predicate, Projection
 from merganser.expr.tree import And, Column, Compare, Expression, In, Literal
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
-from merganser.sql.query.bound import Source
 
 MOST: Final = 1_000
 """Maximum number of keys to look up. With more keys, a scan reads less."""
@@ -50,16 +49,29 @@ def keys_asked(where: Predicate | None, key: Sequence[str], kinds: Mapping[str, 
     return pa.table({name: found[name].take(pa.array(at, pa.int64())) for name, at in zip(key, places, strict=True)})
 
 
-def looked_up(source: Source, columns: Sequence[str], where: Predicate | None) -> pa.Table | None:
-    """Return columns of the rows that pass a filter which names whole keys; None if they have to be scanned for."""
-    if source.lookup is None or where is None:
+def looked_up(
+    lookup: Callable[[pa.Table, Sequence[str]], pa.Table | None] | None,
+    key: Sequence[str],
+    fields: Sequence[t.Field],
+    columns: Sequence[str],
+    where: Predicate | None,
+) -> pa.Table | None:
+    """Return columns of the rows that pass a filter which names whole keys; None if they have to be scanned for.
+
+    Args:
+        lookup: takes a table of keys and columns, and returns the rows of these keys, or None to scan instead.
+            None: there are no lookups.
+        key: the columns of the primary key.
+        fields: the columns of the table.
+    """
+    if lookup is None or where is None:
         return None
-    keys = keys_asked(where, source.key, {f.name: f.type for f in source.fields})
+    keys = keys_asked(where, key, {f.name: f.type for f in fields})
     if keys is None:
         return None
     needed = [*columns, *(name for name in where.columns if name not in columns)]
     try:
-        found = source.lookup(keys, needed)
+        found = lookup(keys, needed)
     except (UnsupportedError, InvalidInputError):  # of some tables, rows are not looked up
         return None
     return None if found is None else where.apply(found).select(list(columns))
