@@ -72,10 +72,10 @@ def with_columns_of(
     Raises:
         InvalidInputError, ConflictError: the table cannot have these columns; nothing was changed.
     """
-    from merganser.upkeep.alter import alter  # noqa: PLC0415 - wanted by writes that add columns
-
     if not table.options.get(w.MERGE_SCHEMA):
         return table
+
+    from merganser.upkeep.alter import alter  # noqa: PLC0415 - wanted by writes that add columns
 
     def made() -> TableDef:
         now = newest(table, env)
