@@ -55,6 +55,7 @@ def looked_up(
     fields: Sequence[t.Field],
     columns: Sequence[str],
     where: Predicate | None,
+    limit: int | None,
 ) -> pa.Table | None:
     """Return columns of the rows that pass a filter which names whole keys; None if they have to be scanned for.
 
@@ -63,6 +64,7 @@ def looked_up(
             None: there are no lookups.
         key: the columns of the primary key.
         fields: the columns of the table.
+        limit: the largest number of rows to return; None: all. A scan keeps to it, so callers may rely on it.
     """
     if lookup is None or where is None:
         return None
@@ -74,7 +76,7 @@ def looked_up(
         found = lookup(keys, needed)
     except (UnsupportedError, InvalidInputError):  # of some tables, rows are not looked up
         return None
-    return None if found is None else where.apply(found).select(list(columns))
+    return None if found is None else where.apply(found).select(list(columns)).slice(0, limit)
 
 
 def _conjuncts(node: Expression) -> list[Expression]:

@@ -167,11 +167,11 @@ def _looked_up(spark: SparkSession, table: Table, scan: Scan, limit: int | None)
     names = [field.name for field in scan.columns]
     at = None if scan.snapshot is None else scan.snapshot.id
     lookup = partial(table.lookup, snapshot=at)
-    rows = looked_up(lookup, table.primary_key, scan.table.schema.user_fields, names, scan.where)
+    rows = looked_up(lookup, table.primary_key, scan.table.schema.user_fields, names, scan.where, limit)
     if rows is None:
         return None
     schema = spark_schema(scan.table, scan.columns)
-    return held_frame(spark, spark_batches(rows.slice(0, limit), arrow_schema_of(schema)), schema)
+    return held_frame(spark, spark_batches(rows, arrow_schema_of(schema)), schema)
 
 
 def query_frame(spark: SparkSession, scan: Scan | Changes, plan: Plan, limit: int | None) -> DataFrame:

@@ -356,7 +356,7 @@ class OnSpark:
         if state.streaming and isinstance(handle, Table | TableView):
             return _stream(self._spark, handle, columns, reference), False
         source = sources.source_of(reference.node, handle, reference.travel)
-        asked = looked_up(source.lookup, source.key, source.fields, columns, use.where)
+        asked = looked_up(source.lookup, source.key, source.fields, columns, use.where, use.limit)
         if asked is not None:
             schema = spark_schema(handle.definition, [f for f in source.fields if f.name in columns])
             return held_frame(self._spark, spark_batches(asked, arrow_schema_of(schema)), schema), True

@@ -65,7 +65,7 @@ def test_rows_of_whole_keys_are_looked_up_by_the_driver(spark: SparkSession, ord
     assert sorted(map(tuple, frame.collect()), key=str) == [(-1.0, 3), (None, 4)]
     assert pairs(ms.read(spark, orders, where=where, snapshot=1)) == {0: 0.0, 3: 1.5, 4: 2.0}
     assert pairs(ms.read(spark, orders, where=f"{where} AND n > 7")) == {3: 8.0}
-    assert ms.read(spark, orders, where=where, limit=1).count() == 1
+    assert [ms.read(spark, orders, where=where, limit=n).count() for n in (0, 1, 9)] == [0, 1, 2]
     assert ms.read(spark, orders, where="dt = 'd0' AND id = 77").schema == ms.read(spark, orders).schema
     assert ms.read(spark, orders.with_options({"scan.snapshot-id": 1}), where="dt = 'd0' AND id = 0").count() == 1
 

@@ -206,6 +206,9 @@ def test_rows_of_whole_keys_are_looked_up_by_the_driver(
     assert rows(one) == [("new", False, 2)]
     both = "SELECT v FROM keyed WHERE dt = '2026-01-01' AND id IN (1, 4, 9) AND v <> 'v4'"
     assert rows(session.sql(both)) == [("v1",)]
+    several = "SELECT v FROM keyed WHERE dt = '2026-01-01' AND id IN (1, 3, 4)"
+    assert [session.sql(f"{several} LIMIT {n}").count() for n in (0, 1, 2, 9)] == [0, 1, 2, 3]
+    assert session.sql(f"{several} LIMIT 2 OFFSET 2").count() == 1
     assert rows(session.sql("SELECT v FROM keyed VERSION AS OF 1 WHERE id = 2 AND dt = DATE '2026-01-01'")) == [("v2",)]
     with pytest.raises(AssertionError, match="it is scanned"):
         session.sql("SELECT v FROM keyed WHERE id = 2")

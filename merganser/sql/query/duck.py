@@ -256,7 +256,7 @@ def rows_of(reference: Reference) -> Any:
     """Return the rows that a reference needs, with `schema` and `to_batches`: looked up by key, or scanned for."""
     source, where = reference.source, reference.where
     columns = reference.columns or [source.fields[0].name]
-    found = looked_up(source.lookup, source.key, source.fields, columns, where)
+    found = looked_up(source.lookup, source.key, source.fields, columns, where, reference.limit)
     return source.open(columns, where, reference.limit) if found is None else Held(found)
 
 

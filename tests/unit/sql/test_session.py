@@ -327,6 +327,33 @@ def test_whole_keys_are_looked_up(session: Session, monkeypatch: pytest.MonkeyPa
     assert rows == [{"n": 1}, {"n": 2}, {"n": 3}]
 
 
+@pytest.mark.parametrize(
+    "where", ["", " WHERE id IN (1, 2, 3)", " WHERE id IN (1, 2, 3, 9) AND upper(city) IS NULL OR id < 3"]
+)
+def test_a_limit_holds_beside_lookups_and_other_clauses(session: Session, where: str) -> None:
+    chosen = f"SELECT id FROM orders{where}"
+    for limit, more, kept in [
+        (0, "", 0),
+        (1, "", 1),
+        (2, "", 2),
+        (9, "", 3),
+        (2, "OFFSET 2", 1),
+        (1, "OFFSET 1", 1),
+        (0, "OFFSET 1", 0),
+    ]:
+        assert session.sql(f"{chosen} LIMIT {limit} {more}").num_rows == kept
+        count = f"SELECT count(*) AS n FROM ({chosen} LIMIT {limit} {more})"
+        assert session.sql(count).to_pylist() == [{"n": kept}]
+    assert session.sql(f"{chosen} ORDER BY id DESC LIMIT 1").to_pylist() == [{"id": 3}]
+    assert session.sql(f"SELECT count(*) AS n FROM orders{where} LIMIT 1").to_pylist() == [{"n": 3}]
+    assert session.sql(f"SELECT max(id) OVER () AS n FROM orders{where} LIMIT 1").to_pylist() == [{"n": 3}]
+    assert session.sql(f"SELECT DISTINCT amount > 0 FROM orders{where} LIMIT 2").num_rows == 2
+    assert session.sql(f"({chosen} LIMIT 1) UNION ALL {chosen}").num_rows == 4
+    assert session.sql(f"{chosen} UNION ALL {chosen} LIMIT 5").num_rows == 5
+    session.sql(f"CREATE TABLE kept AS {chosen} LIMIT 1; INSERT INTO kept {chosen} LIMIT 1")
+    assert session.sql("SELECT * FROM kept").num_rows == 2
+
+
 def test_what_duckdb_would_compute_otherwise_is_refused(session: Session) -> None:
     for text in (
         "SELECT * FROM orders PIVOT (sum(amount) FOR city IN ('Oslo', 'Rome'))",
