@@ -268,16 +268,19 @@ def statistics_json(totals: tuple[int, int, int, int | None]) -> dict[str, Any]:
 # pages and patterns
 
 
-_PAGE: Final = 1000
-"""Default and maximum number of entries of a page."""
+_NAMES: Final = 10_000
+"""Default and maximum number of names of a page: each page lists the catalog, which takes longer than to send them."""
+_DETAILS: Final = 1_000
+"""The same of tables with their schemas."""
 
 
 def page(key: str, entries: Sequence[Any], query: Mapping[str, str]) -> dict[str, Any]:
     """Return a page of sorted entries. Its token is the last entry, so that later pages are right after changes."""
+    bound = _DETAILS if key == "tableDetails" else _NAMES
     asked, after = query.get("maxResults", ""), query.get("pageToken")
     if asked and not (asked.isascii() and asked.isdigit()):
         raise InvalidInputError(f"maxResults is {asked!r:.40}. Give a whole number.")
-    most = min(int(asked or 0) or _PAGE, _PAGE)
+    most = min(int(asked or 0) or bound, bound)
     left = entries
     if after:
         begin = int(after) if entries and isinstance(entries[0], int) and after.isdigit() else after
