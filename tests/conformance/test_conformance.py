@@ -103,7 +103,7 @@ def test_cases_of_a_file_embedded(file: str) -> None:
     )
 
 
-@pytest.mark.campaign(1 / 7)
+@pytest.mark.campaign(1 / 14)
 @pytest.mark.spark
 @pytest.mark.parametrize("case", list(spark_cases()))
 def test_a_case_through_spark(case: dict[str, Any], spark: Any) -> None:

@@ -412,6 +412,7 @@ def _with_schemas(files: dict[str, bytes], schemas: int) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("schemas", [1, 3])
 @pytest.mark.parametrize("copies", [False, True])
 @pytest.mark.parametrize("verbs", [frozenset(), frozenset({"delete_tree"})])
@@ -456,7 +457,7 @@ def test_renaming_a_table_is_all_or_nothing() -> None:
     )
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("schemas", [1, 3])
 def test_renaming_a_table_by_copies_never_loses_it_and_what_is_left_can_be_dropped(schemas: int) -> None:
     """As in an object store: both names may hold the whole table after a crash, and none ever half of it."""

@@ -24,6 +24,7 @@ def catalog(tmp_path: Path) -> mg.Catalog:
     return made
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("writer", OUTCOMES)
 def test_files_become_the_rows_that_their_writer_reads_or_are_refused(catalog: mg.Catalog, writer: str) -> None:
     found = {}

@@ -231,7 +231,7 @@ def test_all_clients_take_turns_on_a_table_that_adds_buckets(
     assert [found for found in table.check() if found.is_fault] == []
 
 
-@pytest.mark.campaign(1 / 6)
+@pytest.mark.campaign(1 / 12)
 @pytest.mark.parametrize("paimon_type", ATOMIC_TYPES)
 def test_values_of_a_type_cross_in_a_key_table(engines: list[Engine], paimon_type: str) -> None:
     """Where pypaimon merges, it cuts timestamps to microseconds; what it writes itself is whole."""

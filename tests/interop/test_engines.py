@@ -137,7 +137,7 @@ def pairs(*, refused: bool) -> list[tuple[str, str]]:
 # ── histories ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.campaign(1 / 7)
+@pytest.mark.campaign(1 / 14)
 @pytest.mark.parametrize("turns", TURNS)
 @pytest.mark.parametrize(("client", "name"), pairs(refused=False), indirect=["client"])
 def test_clients_share_a_table_of_an_engine(client: PeerEngine, ours: MerganserEngine, name: str, turns: str) -> None:

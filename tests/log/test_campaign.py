@@ -14,7 +14,7 @@ from tests.log.broker import Broker
 pytest.importorskip("pyspark")
 
 
-@pytest.mark.campaign(1 / 2, first=0)
+@pytest.mark.campaign(1 / 4, first=2)
 @pytest.mark.broker
 @pytest.mark.slow
 def test_what_is_killed_loses_doubles_and_disorders_nothing(broker: Broker) -> None:

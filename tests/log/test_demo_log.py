@@ -15,7 +15,7 @@ from merganser.errors import NotFoundError
 from tests.log.broker import Broker
 
 
-@pytest.mark.campaign(1 / 2, first=1)
+@pytest.mark.campaign(1 / 4, first=3)
 @pytest.mark.broker
 @pytest.mark.slow
 def test_a_second_process_sees_the_rows_of_the_table(

@@ -156,6 +156,7 @@ def test_a_table_whose_compactions_publish_gets_an_eventual_log_before_its_rows(
     )
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("producer", ["none", *_BY_COMPACTION])
 def test_a_stream_has_what_is_flushed_over_what_is_committed_after_any_history(

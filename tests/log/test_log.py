@@ -1246,6 +1246,7 @@ def test_after_all_records_have_expired_a_commit_that_was_stopped_comes_again_al
     assert [json.loads(record["value"])["after"]["v"] for record in _records(table)] == again
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("mode", ["upsert", "all", "eventual"])
 def test_an_erasure_empties_the_topic_and_the_log_goes_on(warehouse: mg.Catalog, broker: Broker, mode: str) -> None:
     options = {"log.consistency": mode} if mode == "eventual" else {"log.changelog-mode": mode}

@@ -43,6 +43,7 @@ def test_changes_of_a_commit_are_the_same_in_every_process() -> None:
         assert changes_of(workload, name, (3, 7)) == changes_of(workload, name, (3, 7))
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("name", ["lists", "new-keys", "merged-by-scan"])
 def test_overlapping_writers_that_are_killed_and_lose_replies_commit_one_after_the_other(name: str) -> None:
     found = run(name, seconds=3, seed=1, writers=4, pause_s=1)

@@ -49,7 +49,7 @@ def test_a_journal_tells_what_was_acknowledged_from_what_was_tried(tmp_path: Pat
     assert journal.position() == (1, 2)
 
 
-@pytest.mark.campaign(1 / 2, first=1)
+@pytest.mark.campaign(1 / 4, first=1)
 @pytest.mark.slow
 def test_writers_that_are_killed_lose_and_double_nothing() -> None:
     found: Any = subprocess.run(

@@ -14,7 +14,7 @@ from tests.spark.conftest import ROOT, environment
 pytestmark = [pytest.mark.spark(session=False), pytest.mark.slow]
 
 
-@pytest.mark.campaign(1 / 2, first=0)
+@pytest.mark.campaign(1 / 4, first=0)
 def test_round_trip_and_refusals_on_cluster(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.spark.drive_session", "cluster", str(tmp_path)]
     settings = os.environ | environment() | {"SPARK_WORKER_DIR": str(tmp_path / "work")}

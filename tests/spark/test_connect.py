@@ -14,7 +14,7 @@ from tests.spark.conftest import ROOT, environment
 pytestmark = [pytest.mark.spark(session=False), pytest.mark.slow]
 
 
-@pytest.mark.campaign(1 / 2, first=1)
+@pytest.mark.campaign(1 / 4, first=1)
 def test_round_trip_and_refusals_on_connect(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.spark.drive_session", "connect", str(tmp_path)]
     settings = os.environ | environment() | {"SPARK_WORKER_DIR": str(tmp_path / "work")}

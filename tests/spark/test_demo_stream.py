@@ -26,7 +26,7 @@ class _Impatient:
             os.kill(os.getpid(), signal.SIGINT)
 
 
-@pytest.mark.campaign(1 / 2, first=1)
+@pytest.mark.campaign(1 / 4, first=3)
 def test_a_stream_of_flights_is_stopped_and_goes_on(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -125,6 +125,7 @@ def test_tasks_share_the_keys_of_a_large_source(
         ms.merge(spark, table, twice, on="target.p = source.p AND k = `the key`").when_matched_delete().execute()
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("kind", ["deduplicate", "lookup", "dynamic"])
 def test_spark_joins_a_source_that_names_no_whole_key(
     spark: SparkSession, catalog: mg.Catalog, monkeypatch: pytest.MonkeyPatch, kind: str

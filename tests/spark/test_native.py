@@ -130,7 +130,7 @@ def hidden_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     return str(request.param)
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 8)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_after_any_history_the_rows_are_equal(native: Native, catalog: mg.Catalog, layout: str, hidden_by: str) -> None:
     columns = {"p": "STRING NOT NULL", "k": "INT NOT NULL", "a": "INT"}

@@ -72,7 +72,7 @@ def _without_merganser(directory: Path) -> Path:
     return directory / "other" / "bin"
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4, first=2)
 def test_tasks_of_another_python_say_which_it_is_and_what_to_set(tmp_path: Path) -> None:
     other = _without_merganser(tmp_path)
     script, arrow = tmp_path / "script.py", str(tmp_path / "packages" / "pyarrow")

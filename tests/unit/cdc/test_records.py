@@ -280,6 +280,7 @@ def plain(value: Any) -> Any:
     return value
 
 
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_records_give_what_the_oracle_gives(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = Drawn(seed)

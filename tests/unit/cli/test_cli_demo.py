@@ -16,6 +16,7 @@ from merganser.errors import NotFoundError
 COMMAND = [sys.executable, "-c", "from merganser.cli.main import main; main()", "demo", "--cores", "2"]
 
 
+@pytest.mark.campaign(1 / 2, first=1)
 @pytest.mark.spark(session=False)
 @pytest.mark.slow
 def test_the_demo_runs_and_agrees_with_pandas(tmp_path: Path) -> None:

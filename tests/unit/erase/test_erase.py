@@ -142,6 +142,7 @@ CASES = [
 ]
 
 
+@pytest.mark.campaign(1 / 5)
 @pytest.mark.parametrize(
     ("by", "options", "key", "part"), [pytest.param(*one, id=f"{one[0]}-{one[1]['case']}") for one in CASES]
 )
@@ -668,6 +669,7 @@ def _erases(table: mg.Table) -> None:
 STEPS = {"deleted": (Erasing, "_live_hits"), "rewritten": (Erasing, "_renew"), "noted": (endings, "end_holders")}
 
 
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("step", list(STEPS))
 @pytest.mark.parametrize("other", [_writes, _adds_a_version, _compacts, _expires, _tags, _erases])
 @pytest.mark.parametrize("key", ["k", ""], ids=["keyed", "append"])

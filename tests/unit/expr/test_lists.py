@@ -37,6 +37,7 @@ def condition(draw, name, values):
     return build.negation(node) if draw(st.booleans()) else node
 
 
+@pytest.mark.campaign(1 / 14)
 @pytest.mark.parametrize("name", NAMES)
 @FAST
 @given(data=st.data())

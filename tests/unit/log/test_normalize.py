@@ -48,6 +48,7 @@ def _apply(changes: pa.Table, rows: _Table) -> None:
             rows[k] = v
 
 
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("seed", range(20))
 def test_changes_lead_to_what_is_flushed_over_what_is_committed(seed: int) -> None:
     rng = random.Random(seed)

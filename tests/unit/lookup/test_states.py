@@ -241,6 +241,7 @@ def test_a_prefix_is_looked_up_in_the_snapshot_of_the_handle(catalog: mg.Catalog
         lookup.lookup_prefix({"a": 1})
 
 
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("vectors", ["false", "true"])
 @pytest.mark.parametrize("call", ["one", "many", "once", "upsert"])
 def test_a_call_whose_snapshot_expires_meanwhile_answers_from_the_newest(

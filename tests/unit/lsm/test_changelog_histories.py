@@ -107,7 +107,7 @@ def _state(table: mg.Table) -> dict[tuple[Any, ...], Row]:
     return {(row["p"], row["k"]): row for row in table.read().to_pylist()}
 
 
-@pytest.mark.campaign(1 / 5)
+@pytest.mark.campaign(1 / 10)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("vectors", [False, True])
 @pytest.mark.parametrize("engine", ENGINES)
@@ -146,7 +146,7 @@ def test_the_producer_lookup_publishes_every_commit_exactly(
     assert table.check() == ()
 
 
-@pytest.mark.campaign(1 / 5)
+@pytest.mark.campaign(1 / 10)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("engine", [engine for engine in ENGINES if engine != "first-row"])
 def test_the_producer_full_compaction_publishes_what_changed_since_the_last_one(

@@ -93,7 +93,7 @@ def _literal(value: Any, kind: str) -> str:
     return str(value)
 
 
-@pytest.mark.campaign(1 / 8)
+@pytest.mark.campaign(1 / 14)
 @pytest.mark.parametrize("engine", list(_ENGINES))
 @pytest.mark.parametrize("kind", ["BIGINT", "STRING"])
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])

@@ -114,7 +114,7 @@ READ = set(LAYOUTS) - {"keys in ORC"}
 """Layouts of which DuckDB reads files."""
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 8)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_after_any_history_the_rows_are_equal(catalog: mg.Catalog, layout: str, seed: int) -> None:
@@ -127,6 +127,7 @@ def test_after_any_history_the_rows_are_equal(catalog: mg.Catalog, layout: str, 
     assert bool(read) == (layout in READ)
 
 
+@pytest.mark.campaign(1 / 5)
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("ts9")])  # queries compute with micros
 def test_tables_of_others_are_equal(name: str, tmp_path: Path) -> None:
     (tmp_path / "golden.db").mkdir()
@@ -236,7 +237,7 @@ def test_bounds_of_files_are_no_extremes_of_floats(catalog: mg.Catalog, kind: st
     assert found("SELECT k FROM t WHERE x = (SELECT max(x) FROM t)") == "[(3,)]"
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("kind", ["TIMESTAMP(6)", "TIMESTAMP(9)"])
 def test_times_at_clock_changes_meet_instants_as_on_spark(catalog: mg.Catalog, kind: str) -> None:
     """A constant instant is moved to the wall clock; the later one of two alike is met by instants."""

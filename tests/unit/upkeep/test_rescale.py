@@ -78,6 +78,7 @@ def _before_rescales_commit(*steps: Callable[[], object]) -> Iterator[None]:
     assert not todo
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize(("before", "after"), [(4, 8), (8, 4), (4, 6), (3, 5), (1, 4), (4, 1), (2, 300)])
 @pytest.mark.parametrize("function", ["default", "mod"])
 def test_rows_lie_in_the_buckets_of_the_new_number(before: int, after: int, function: str) -> None:
