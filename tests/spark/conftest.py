@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 
 import merganser.spark as ms
 from tests.conformance.quick import INTERPRETED
+from tests.spark.forking import forking
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,8 +30,8 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def local_session(warehouse: Path) -> Iterator[SparkSession]:
-    """Start the session of the tests, and stop it."""
+def local_session(warehouse: Path, more: Mapping[str, str] = MappingProxyType({})) -> Iterator[SparkSession]:
+    """Start the session of the tests with more settings, and stop it."""
     os.environ.update(environment())
     builder = SparkSession.builder.master("local[2,3]").config("spark.ui.enabled", "false")
     for key, value in {
@@ -43,6 +45,7 @@ def local_session(warehouse: Path) -> Iterator[SparkSession]:
         # A client of a server that has ended may meet one of its many ports by chance, which breaks a read.
         "spark.python.unix.domain.socket.enabled": "true",
         **INTERPRETED,
+        **more,
     }.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
@@ -53,7 +56,12 @@ def local_session(warehouse: Path) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with local_session(tmp_path_factory.mktemp("spark-warehouse")) as session:
+    folder = tmp_path_factory.mktemp("spark")
+    running = SparkSession.getActiveSession()  # of another folder of tests, which shares it
+    with (
+        nullcontext({}) if running else forking(str(folder / "forks")) as more,
+        local_session(folder / "warehouse", more) as session,
+    ):
         yield session
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 _ASK = """
 import gc, pickle, pyarrow as pa
@@ -30,3 +33,21 @@ def test_a_process_that_spark_uses_again_leaves_modules_out_of_its_collections_o
         check=True,
     )
     assert done.stdout.strip() == said
+
+
+@pytest.mark.spark
+def test_processes_of_the_shared_session_begin_with_what_merganser_imports(spark: SparkSession) -> None:
+    """Else the tests of Spark take twice as long; see `tests/spark/forking.py`."""
+
+    def imported(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import gc
+        import sys
+
+        for _ in batches:
+            known = "merganser.spark.source" in sys.modules and gc.get_freeze_count() > 0
+            yield pa.RecordBatch.from_pydict({"known": [known]})
+
+    imported.__module__ = "__main__"  # so that Spark sends it as code, and does not import what this module imports
+    assert [row.known for row in spark.range(2).repartition(1).mapInArrow(imported, "known BOOLEAN").collect()] == [
+        True
+    ]
