@@ -419,6 +419,7 @@ def test_a_reader_is_told_that_it_may_not_write(tmp_path: Path) -> None:
     assert server.stop() == 0
 
 
+@pytest.mark.campaign(1 / 3, first=0)
 def test_a_server_that_is_killed_again_and_again_loses_and_repeats_no_row(tmp_path: Path) -> None:
     server = Server(tmp_path)
     catalog = server.catalog()

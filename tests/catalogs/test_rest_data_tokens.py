@@ -67,6 +67,7 @@ def test_a_client_without_keys_reads_and_writes(shop_of: Callable[..., Shop]) ->
     catalog.drop_database("shop", cascade=True)
 
 
+@pytest.mark.campaign(1 / 3, first=1)
 def test_keys_are_renewed_in_the_middle_of_reads_and_writes(shop_of: Callable[..., Shop]) -> None:
     """A commit, a scan, a file and an upload, beside each other, each longer than keys live."""
     shop = shop_of(_KEYS_LIVE_S)

@@ -143,11 +143,15 @@ def test_locks_are_taken_in_turn_and_lost_ones_end(database: SqlServer, catalog:
     code = f"""
 import merganser as mg
 catalog = mg.catalog({database.uri!r}, options={_options(database, tmp_path, lock_enabled="true")!r})
-catalog.table("shop.orders").write([{{"id": 2, "state": "new"}}])
+table = catalog.table("shop.orders")
+print("writes", flush=True)
+table.write([{{"id": 2, "state": "new"}}])
 """
-    waiting = subprocess.Popen([sys.executable, "-c", code])
+    waiting = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert waiting.stdout is not None
+    assert waiting.stdout.readline() == "writes\n"
     with pytest.raises(subprocess.TimeoutExpired):
-        waiting.wait(5)
+        waiting.wait(1)
     assert len(orders.read().to_pylist()) == 1
     rows._run(sa.update(sql_database._LOCKS).values(expire_time_seconds=1))
     assert waiting.wait(60) == 0
@@ -201,7 +205,7 @@ def test_a_holder_that_was_stopped_for_too_long_has_no_lock_and_takes_none_from_
 def test_a_lock_that_is_held_for_longer_than_its_lease_is_renewed(
     database: SqlServer, catalog: mg.Catalog, tmp_path: Path
 ) -> None:
-    rows: Any = replace(catalog.metastore.rows, wait_s=5)  # type: ignore[type-var, attr-defined]
+    rows: Any = replace(catalog.metastore.rows, wait_s=3)  # type: ignore[type-var, attr-defined]
     holder = _holder(database, tmp_path)
     with pytest.raises(ConflictError, match="was held by others"), rows.lock("shop", "orders"):
         pytest.fail("two have the lock")

@@ -73,10 +73,10 @@ def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pyt
 @pytest.mark.spark(session=False)
 @pytest.mark.slow
 def test_the_examples_of_pages_with_spark_run(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """One process runs a quarter of the pages, or all of them: a page that builds a session gets the one that runs."""
+    """One process runs an eighth of the pages, or all of them: a page that builds a session gets the one that runs."""
     pages = [parameters.values[0] for parameters in _pages(spark=True)]
     if not request.config.getoption("whole"):
-        pages = part_of(pages, 1 / 4, "pages with Spark", day())
+        pages = part_of(pages, 1 / 8, "pages with Spark", day())
     for number in range(len(pages)):
         (tmp_path / str(number)).mkdir()
     code = "\n".join(

@@ -60,6 +60,7 @@ def _overtaken(catalog: Catalog) -> mg.Snapshot | None:
         return _updated(catalog)
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize(
     ("work", "states"),
     [

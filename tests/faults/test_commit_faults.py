@@ -174,6 +174,7 @@ def _expected(scenario: Scenario, oracle: DeduplicateOracle) -> tuple[list[dict[
     return before, _sorted(oracle.visible())
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("name", WRITES)
 def test_a_write_is_all_or_nothing_whichever_call_goes_wrong(name: str) -> None:
     scenario = WRITES[name]
@@ -510,6 +511,7 @@ def test_what_is_left_of_a_dropped_table_never_becomes_part_of_a_new_one() -> No
 # the same on a disk
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("fault", list(Fault))
 def test_an_upsert_on_a_local_disk_is_all_or_nothing(fault: Fault, tmp_path: Path) -> None:
     scenario = WRITES["upsert"]

@@ -231,6 +231,7 @@ def test_writes_between_any_two_calls_of_a_compaction_are_kept() -> None:
     _between(files, other, expected)
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("how", ["overwrite", "drop", "truncate"])
 def test_rows_removed_between_any_two_calls_of_a_compaction_stay_removed(how: str) -> None:
     files, _ = _several_runs()

@@ -84,6 +84,7 @@ def _check_whole(path: Path) -> None:
     assert table.snapshots()[-1].total_record_count == len(WHOLE)
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("keyed", [False, True])
 def test_rows_of_many_processes_are_all_there_once(keyed: bool, tmp_path: Path) -> None:
     how: dict[str, Any] = {"primary_key": ["writer", "n"], "options": {"bucket": "2"}} if keyed else {}

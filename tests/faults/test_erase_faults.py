@@ -51,6 +51,7 @@ def _rows(storage: Storage, branch: str = "main") -> list[dict[str, Any]]:
     return sorted((table if branch == "main" else table.branch(branch)).read().to_pylist(), key=repr)
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize(
     ("options", "key", "part"),
     [

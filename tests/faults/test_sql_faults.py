@@ -44,6 +44,7 @@ def _rows(storage: Storage, table: str = "db.t") -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in catalog_over(storage).table(table).read().to_pylist())
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("kind", _STATEMENTS)
 def test_a_statement_is_all_or_nothing_whichever_call_goes_wrong(kind: str) -> None:
     files, texts = _base(), _STATEMENTS[kind]

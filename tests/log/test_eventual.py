@@ -60,6 +60,7 @@ def _settled(get: _Get, rows: dict[int, Any], wanted: dict[int, Any]) -> None:
     assert rows == wanted
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize(
     "options",
     [
@@ -93,6 +94,7 @@ def test_a_stream_gets_flushed_rows_before_their_commit_and_once(
         _settled(get, rows, {1: "b", 2: "c", 3: "d", 4: "again"})
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("producer", _BY_COMPACTION)
 def test_what_a_compaction_publishes_was_there_with_the_commit(
     warehouse: mg.Catalog, broker: Broker, producer: str
@@ -199,6 +201,7 @@ def _there(table: mg.Table) -> dict[int, Any]:
     return {row["k"]: row["v"] for row in table.read().to_pylist()}
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("producer", ["none", "input", *_BY_COMPACTION])
 def test_what_an_overwrite_removes_goes(warehouse: mg.Catalog, broker: Broker, producer: str) -> None:
     table = _table(warehouse, broker, **{"changelog-producer": producer})
@@ -278,6 +281,7 @@ os.kill(os.getpid(), 9)
 """
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("how", ["repair", "time"])
 def test_rows_of_a_writer_that_was_killed_go_with_a_repair_or_with_time(
     warehouse: mg.Catalog, broker: Broker, how: str

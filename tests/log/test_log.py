@@ -354,6 +354,7 @@ def test_a_row_that_is_too_large_for_the_log_is_refused_or_stays_in_the_files(
     assert {record["snapshot"] for record in _records(table) if record["key"] == '{"k":7}'} == {2}
 
 
+@pytest.mark.campaign(1 / 3, first=2)
 def test_the_log_of_a_broker_that_does_not_answer_is_shown_from_the_files(
     warehouse: mg.Catalog, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -515,6 +516,7 @@ def test_a_filter_takes_no_delete_for_a_row_of_nulls(warehouse: mg.Catalog, brok
         assert following() == [_row("+I", 2, None)]
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("mode", ["auto", "all", "upsert"])
 def test_rows_that_readers_subtract_are_whole(warehouse: mg.Catalog, broker: Broker, mode: str) -> None:
     sums = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum", "log.changelog-mode": mode}
@@ -614,6 +616,7 @@ def test_partitions_without_a_record_are_described_too(warehouse: mg.Catalog, br
     assert f"3 partitions, in which snapshot 1 ends at {ends}" in table.describe()
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("how", ["commit", "repair"])
 def test_a_commit_of_a_process_that_stopped_before_the_log_showed_it_is_sent_by_the_next(
     warehouse: mg.Catalog, broker: Broker, how: str
@@ -722,6 +725,7 @@ def _fence(table: mg.Table) -> None:
     kafka.Producer({"bootstrap.servers": servers, "transactional.id": f"merganser-{topic}"}).init_transactions(10)
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("times", [1, 4])
 def test_a_producer_that_is_fenced_while_it_sends_begins_again_as_often_as_others_take_over(
     warehouse: mg.Catalog, broker: Broker, times: int
@@ -1220,6 +1224,7 @@ def test_a_log_whose_records_have_all_expired_is_not_sent_again(warehouse: mg.Ca
     assert [record["snapshot"] for record in _records(table)] == [3]
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("stops", ["before the snapshot", "after the snapshot"])
 def test_after_all_records_have_expired_a_commit_that_was_stopped_comes_again_alone(
     warehouse: mg.Catalog, broker: Broker, stops: str
@@ -1283,6 +1288,7 @@ def test_an_erasure_empties_the_topic_and_the_log_goes_on(warehouse: mg.Catalog,
     assert (again.is_complete, [one.kind for one in again.ended].count("log")) == (True, 1)
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("stops", ["remove", "snapshot"])
 def test_an_erasure_of_the_log_that_was_stopped_is_finished_by_the_next(
     warehouse: mg.Catalog, broker: Broker, stops: str
@@ -1355,6 +1361,7 @@ def test_a_table_that_counts_equal_rows_has_a_log(warehouse: mg.Catalog, broker:
     assert {record["key"] for record in _records(table)} == {None}
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("after", [-1, 0, 1, 3])
 def test_a_start_from_a_time_gives_the_rows_that_it_gives_without_a_log(
     warehouse: mg.Catalog, broker: Broker, after: int

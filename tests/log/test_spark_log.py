@@ -104,6 +104,7 @@ def test_a_query_gets_from_the_log_what_the_files_say(
             assert other.heard == 0
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("skipped", [0, 2, 4])
 def test_a_query_that_starts_from_a_time_gets_the_rows_that_it_gets_without_a_log(
     warehouse: mg.Catalog, broker: Broker, skipped: int

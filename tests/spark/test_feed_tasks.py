@@ -99,6 +99,7 @@ def _cut(rng: random.Random, records: list[str]) -> Iterator[pa.RecordBatch]:
         records = records[count:]
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("seed", range(3))
 def test_each_table_gets_what_its_records_alone_would_give(
     seed: int, catalog: mg.Catalog, monkeypatch: pytest.MonkeyPatch

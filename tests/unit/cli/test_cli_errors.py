@@ -82,6 +82,7 @@ def test_help_fits_80_columns_and_cuts_no_sentence() -> None:
     assert {line.split()[0] for line in lines if re.match("  [a-z]", line)} >= {"demo", "read", "write", "version"}
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("columns", [60, 80])
 def test_a_terminal_of_any_width_shows_values_whole(orders: mg.Table, columns: int) -> None:
     shown = {}

@@ -259,6 +259,7 @@ def test_a_bucket_that_changes_without_end_ends_in_a_conflict_and_nothing_is_lef
     assert table.remove_orphans(older_than="2999-01-01", dry_run=True) == ()
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize(
     "options",
     [

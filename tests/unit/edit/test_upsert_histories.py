@@ -114,6 +114,7 @@ class _History:
         assert rows == sorted(map(repr, self.oracle.rows.values()))
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_upserts_equal_a_dictionary_through_a_history(seed: int, tmp_path: Path) -> None:
     history = _History(seed, tmp_path)

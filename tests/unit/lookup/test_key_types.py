@@ -36,6 +36,7 @@ VALUES: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("kind", VALUES)
 @pytest.mark.parametrize("buckets", [1, 3])
 def test_keys_of_a_type_are_found(kind: str, buckets: int, tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def test_the_audit_log_of_changes_has_their_kinds_in_its_own_column(catalog: mg.
     assert plans[0].schema.names == ["rowkind", "k", "v", "p"]
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("form", ["changes", "audit_log", "changelog"])
 def test_no_update_is_torn_between_two_batches(form: str, seed: int, catalog: mg.Catalog) -> None:
@@ -309,6 +310,7 @@ def test_views_without_changes_and_columns_that_collide_are_refused(catalog: mg.
 # all producers
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("producer", PRODUCERS)
 @pytest.mark.parametrize("seed", range(3))
 def test_all_forms_tell_the_same_changes(catalog: mg.Catalog, producer: str, seed: int) -> None:

@@ -134,6 +134,7 @@ def _follow(folder: str, checkpoints: str) -> None:
     table.follow(f"worker-{os.getpid()}", handler, checkpoints, lease="1 s", limit=5)
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("kept_in", ["files", "table"])
 def test_processes_that_are_killed_handle_each_record_once(tmp_path: Path, kept_in: str) -> None:
     table = made(tmp_path)

@@ -44,6 +44,7 @@ class Results:
             raise Killed
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("seed", seeds(3))
 def test_every_record_is_handled_once_and_in_order_of_its_key(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)

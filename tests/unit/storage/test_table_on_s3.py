@@ -59,6 +59,7 @@ def test_a_path_with_options_opens_the_table(bucket: Any) -> None:
     assert "test-secret" not in repr(table) + table.describe()
 
 
+@pytest.mark.campaign(1 / 3, first=2)
 def test_writers_that_race_all_land_once(bucket: Any) -> None:
     _orders(bucket)
 

@@ -319,6 +319,7 @@ def test_a_call_that_holds_its_rows_writes_them_again_if_another_commit_gave_the
     assert _named_files(table)
 
 
+@pytest.mark.campaign(1 / 3)
 @pytest.mark.usefixtures("placed_at_once")
 @pytest.mark.parametrize("seed", range(6))
 def test_writers_that_overlap_at_random_leave_the_rows_of_their_commits_in_order(seed: int) -> None:
