@@ -174,7 +174,8 @@ class Catalog(DefinitionVerbs):
 
         Raises:
             NotFoundError: the database does not exist.
-            InvalidInputError: it has tables, and cascade is off.
+            InvalidInputError: it has tables, and cascade is off. Or a listener refused a table: tables before it, by
+                name, are gone, and the others and the database stay.
         """
         from merganser.scan.rows import counted
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from importlib.metadata import entry_points
 from typing import Any, Final, Protocol
 
@@ -58,13 +57,25 @@ def listeners_of(
         takes_topics: whether a topic that a new table names is there already.
 
     Raises:
-        InvalidInputError: one cannot be imported.
+        InvalidInputError: one cannot be imported, or lacks a method.
     """
     found: list[TableListener] = []
     for name in filter(None, (part.strip() for part in (names or "").split(","))):
-        found.append(_made(name))
-    found += [point.load()() for point in entry_points(group=GROUP)]
+        found.append(_checked(_made(name), f"the listener '{name}' of 'catalog.listeners'"))
+    for point in entry_points(group=GROUP):
+        found.append(_checked(point.load()(), f"the listener '{point.value}' of the entry point '{point.name}'"))
     return [*found, _Log(warehouse, client, takes_topics)]
+
+
+def _checked(listener: TableListener, what: str) -> TableListener:
+    for method in ("creating", "dropping"):
+        if not callable(getattr(listener, method, None)):
+            raise InvalidInputError(
+                f"cannot use {what}: it has no method '{method}'. Nothing was changed. A listener has the methods "
+                "creating(name, schema, options) and dropping(name, schema, options).",
+                option="catalog.listeners",
+            )
+    return listener
 
 
 def _made(name: str) -> TableListener:
@@ -119,7 +130,10 @@ def announced(listeners: Sequence[TableListener], name: str, schema: TableSchema
             more = listener.creating(name, schema, dict(schema.options))
             told.append(listener)
             if more:
-                schema = replace(schema, options=schema.options.merged(dict(more)))
+                from merganser.rules.create import with_options  # noqa: PLC0415 - rules of new tables alone
+
+                what = f"cannot create '{name}' with the options of the listener {type(listener).__name__}"
+                schema = with_options(schema, more, what=what)
         yield schema
     except CommitUnknownError:
         raise

@@ -28,10 +28,16 @@ def show(table: TableName, warehouse: Warehouse = None, store: Store = None) -> 
     found = log_state(opened.definition, opened.env)
     records = sum(part.end - part.first for part in found.partitions)
     print(f"offsets    {records:,} in {counted(len(found.partitions), 'partition')}")
-    lacks = (
-        f"{counted(found.lacks, 'snapshot')}; `merganser log repair {table}` sends them" if found.lacks else "nothing"
+    rows, names = found.lacks.with_rows, found.lacks.in_files
+    sends = (
+        "them"
+        if not names
+        else f"the rows of {rows:,} and the names of {names:,}, whose rows stay in the files"
+        if rows
+        else "their names, since their rows stay in the files"
     )
-    print(f"lacks      {lacks}")
+    all_ = counted(rows + names, "snapshot")
+    print(f"lacks      {f'{all_}; `merganser log repair {table}` sends {sends}' if rows + names else 'nothing'}")
 
 
 def offsets(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
@@ -69,7 +75,12 @@ def repair(table: TableName, warehouse: Warehouse = None, store: Store = None) -
 
     opened = table_of(table, warehouse, store)
     sent = repair_log(opened.definition, opened.env)
-    print(f"sent {counted(sent, 'snapshot')}" if sent else "the log lacks nothing")
+    if sent.with_rows:
+        print(f"sent {counted(sent.with_rows, 'snapshot')}")
+    if sent.in_files:
+        print(f"named {counted(sent.in_files, 'snapshot')}, whose rows stay in the files")
+    if not (sent.with_rows or sent.in_files):
+        print("the log lacks nothing")
     if is_eventual(newest(opened.definition, opened.env)):
         print("streams take back rows that are not committed")
 

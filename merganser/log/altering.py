@@ -3,6 +3,7 @@
 A topic is made before the schema that names it, and deleted after the schema that does not. So a process that stops in
 between leaves a topic that no table names, and never a table without its topic. A topic gets its settings before the
 schema: if the broker does not take them, the table stays as it is. A repair corrects what a stopped process left.
+Before a topic is deleted, the broker has to answer.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from merganser.log.uncommitted import uncommitted_topic
 from merganser.meta.followed import newest
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
+from merganser.options.option import Options
 from merganser.storage.env import Env
 
 
@@ -75,10 +77,11 @@ def altered_with_log(
             topics.dropped(now.name, replace(schema, options=options.merged(dict(made))), client)
             raise
     if was != "none" and will == "none":
+        _check_can_delete(now, options)
         found = alter([*changes, remove_option(w.KAFKA_TOPIC.key)])
         try:
             topics.dropped(now.name, now.schema, client)
-        except StorageError as error:  # a table has to get rid of the log of a broker that is gone for good
+        except StorageError as error:
             raise _still_there(f"'{now.name}' has no log any more", topic_of(now), error) from error
         return found
     if will == "none":
@@ -90,6 +93,8 @@ def altered_with_log(
         topics.check_answers(wanted)
     if is_eventual(wanted) and not is_eventual(now):
         topics.make_uncommitted_topic(wanted, topic_of(now))
+    if is_eventual(now) and not is_eventual(wanted):
+        _check_can_delete(now, options)
     topics.configure(now, wanted)
     try:
         found = alter(changes)
@@ -106,6 +111,29 @@ def altered_with_log(
         except StorageError as error:
             raise _still_there(f"'{now.name}' was altered", uncommitted_topic(topic_of(now)), error) from error
     return found
+
+
+def _check_can_delete(now: TableDef, options: Options) -> None:
+    """Raise an error if the broker does not answer, so that no topic would be deleted after the table was altered.
+
+    A table with 'log.when-unavailable' = 'files-only' goes on without the broker, which may be gone for good.
+
+    Args:
+        options: those that the table gets.
+
+    Raises:
+        StorageError: the broker does not answer; nothing was changed.
+    """
+    if options.get(w.LOG_WHEN_UNAVAILABLE) == "files-only":
+        return
+    try:
+        topics.check_answers(now)
+    except StorageError as error:
+        raise StorageError(
+            f"{error.message} Or, if it is gone for good, also set '{w.LOG_WHEN_UNAVAILABLE.key}' = 'files-only': then "
+            "the table is altered without the broker, and the topic stays where it is.",
+            path=topic_of(now),
+        ) from error
 
 
 def _still_there(what: str, topic: str, error: StorageError) -> StorageError:

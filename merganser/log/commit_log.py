@@ -33,7 +33,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from merganser.commit.log import CommitLog, is_eventual
-from merganser.errors import ConflictError, InvalidInputError, MerganserError, StorageError
+from merganser.errors import ConflictError, FormatError, InvalidInputError, MerganserError, StorageError
 from merganser.log.contents import FILES_ONLY, Contents, contents_of, is_files_only, mode_of
 from merganser.log.kafka import (
     MESSAGE_MAX_BYTES,
@@ -48,7 +48,7 @@ from merganser.log.kafka import (
     topic_of,
     unavailable,
 )
-from merganser.log.mark import CONTROL_KEY, HEADER, SEQUENCE_HEADER, Mark, mark_from
+from merganser.log.mark import CONTROL_KEY, HEADER, SEQUENCE_HEADER, Mark, header_of, mark_from, warn_of_skipped
 from merganser.log.records import Records, encode
 from merganser.log.topics import remove_records
 from merganser.log.uncommitted import uncommitted_topic
@@ -160,11 +160,11 @@ class _Commit:
         finally:
             self._release()
 
-    def make_up(self) -> int:
-        """Send the snapshots that the log lacks; return their number."""
+    def make_up(self) -> Counts:
+        """Send the snapshots that the log lacks; return their numbers."""
         with self.log.lock:
             self.log.forget()
-            sent: int = self._with_a_producer(lambda: self.log.catch_up(self.table, self.env))
+            sent: Counts = self._with_a_producer(lambda: self.log.catch_up(self.table, self.env))
         return sent
 
     def empty(self) -> None:
@@ -224,6 +224,8 @@ class _TableLog:
         self._topic = topic
         self._producer: Any = None
         self._settings: dict[str, Any] = {}  # of the producer, as far as options of the table say them
+        self._schema = -1  # the newest schema of a commit
+        self._since = -1  # the schema that gave the table this log: a later log may have a topic of the same name
         self._through: Snapshot | None = None  # the log has the changes of all snapshots up to this one
         self._published = 0  # the newest snapshot with records in the log
         self._partitions = 0
@@ -258,6 +260,8 @@ class _TableLog:
 
     def prepared(self, table: TableDef, env: Env, snapshot: Snapshot, previous: Snapshot | None) -> dict[int, int]:
         """Send the changes of a snapshot in a transaction that stays open; return the end offset of each partition."""
+        if previous is None and self._through is not None:
+            self.forget()  # of a table that was dropped; its topic had the same name
         self._begin(table, env)
         through = self._through
         if previous is None or through is None or not same_snapshot(previous, through):
@@ -289,6 +293,11 @@ class _TableLog:
     def _begin(self, table: TableDef, env: Env) -> None:
         """Start a producer if there is none, and find out which snapshot the log has."""
         settings = client_settings(table)
+        if table.schema.id != self._schema:
+            since = _logged_since(table, env)
+            if since != self._since:
+                self.forget()
+            self._schema, self._since = table.schema.id, since
         if self._producer is not None and settings == self._settings:
             return
         self.forget()
@@ -454,7 +463,7 @@ class _TableLog:
 
     # what the log lacks
 
-    def catch_up(self, table: TableDef, env: Env, end: int | None = None) -> int:
+    def catch_up(self, table: TableDef, env: Env, end: int | None = None) -> Counts:
         """Send each snapshot that the log lacks in a transaction of its own; return how many had changes.
 
         Args:
@@ -465,7 +474,7 @@ class _TableLog:
         newest = store.latest_id() or 0 if end is None else end
         through = self._still_there(table, env, store, self._through)
         start = _first_logged(table, env, store) if through is None else through.id + 1
-        sent = 0
+        in_files: list[bool] = []
         for number, snapshot, contents in _contents_from(table, env, start, newest):
             if snapshot is None or contents is None:
                 # Nobody knows what it published. So the next record does not say that this was nothing, and readers
@@ -474,8 +483,8 @@ class _TableLog:
                 continue
             self._sent(contents, env, snapshot)
             self.show(snapshot)
-            sent += not contents.is_empty
-        return sent
+            in_files += [] if contents.is_empty else [contents.in_files]
+        return _counts(in_files)
 
     def empty(self, table: TableDef, env: Env) -> None:
         """Remove all records from the topic, so that it holds no row. The log goes on behind them.
@@ -548,7 +557,25 @@ def _contents_from(
         yield number, snapshot, None if snapshot is None else contents_of(table, env, snapshot)
 
 
-def make_up(table: TableDef, env: Env) -> int:
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Numbers of snapshots with changes.
+
+    Attributes:
+        with_rows: those whose rows are in the log, or should be.
+        in_files: those whose rows are in the files alone. The log names them.
+    """
+
+    with_rows: int
+    in_files: int
+
+
+def _counts(in_files: list[bool]) -> Counts:
+    """Count snapshots, by whether their rows are in the files alone."""
+    return Counts(in_files.count(False), in_files.count(True))
+
+
+def make_up(table: TableDef, env: Env) -> Counts:
     """Send the snapshots that the log lacks; return how many had changes.
 
     Raises:
@@ -588,8 +615,8 @@ def _holds_rows(table: TableDef, topic: str) -> bool:
         consumer.close()
 
 
-def log_lacks(table: TableDef, env: Env) -> int:
-    """Return the number of snapshots with changes that the log lacks."""
+def log_lacks(table: TableDef, env: Env) -> Counts:
+    """Return the numbers of snapshots with changes that the log lacks."""
     topic = topic_of(table)
     store = SnapshotStore(table.paths, env, table.name)
     with told(table, "read the log"):
@@ -597,7 +624,7 @@ def log_lacks(table: TableDef, env: Env) -> int:
         del admin
     start = _first_logged(table, env, store) if through is None else through.id + 1
     found = _contents_from(table, env, start, store.latest_id() or 0)
-    return sum(contents is not None and not contents.is_empty for _, _, contents in found)
+    return _counts([one.in_files for _, _, one in found if one is not None and not one.is_empty])
 
 
 def _is_too_large(error: MerganserError) -> bool:
@@ -651,14 +678,20 @@ def _taken_over() -> frozenset[int]:
 
 def _first_logged(table: TableDef, env: Env, store: SnapshotStore) -> int:
     """Return the id of the first snapshot since the table has a log."""
-    schemas = SchemaStore(table.paths, env)
-    since = table.schema.id
-    while since and schemas.load(since - 1).options.get(w.LOG_SYSTEM) != "none":
-        since -= 1
+    since = _logged_since(table, env)
     if not since:
         return store.earliest_id() or 1
     found = store.first(lambda one: one.schema_id >= since)
     return (store.latest_id() or 0) + 1 if found is None else found.id
+
+
+def _logged_since(table: TableDef, env: Env) -> int:
+    """Return the id of the schema that gave the table its log."""
+    schemas = SchemaStore(table.paths, env)
+    since = table.schema.id
+    while since and schemas.load(since - 1).options.get(w.LOG_SYSTEM) != "none":
+        since -= 1
+    return since
 
 
 def last_marks(
@@ -669,7 +702,7 @@ def last_marks(
     Raises:
         StorageError: the broker does not answer.
     """
-    return _searched(table, topic, partitions, wanted)[0]
+    return _searched(table, topic, partitions, wanted).last
 
 
 def _await_end_of_transactions(table: TableDef, env: Env, topic: str, partitions: int) -> None:
@@ -697,9 +730,10 @@ def _await_end_of_transactions(table: TableDef, env: Env, topic: str, partitions
 
 def _through(table: TableDef, env: Env, topic: str, partitions: int) -> Snapshot | None:
     """Return the newest snapshot whose changes the log has, or had until they expired. None: it has had none."""
-    last, bounds = _searched(table, topic, partitions, lambda _: True)
-    if last:
-        return max(last.values(), key=lambda mark: mark.snapshot).shown()
+    found = _searched(table, topic, partitions, lambda _: True)
+    bounds = found.bounds
+    if found.last:
+        return _whole(table, env, found)
     if not any(low for low, _ in bounds.values()):
         return None
     # Retention has removed all committed records. Offsets that are left belong to aborted transactions, such as that of
@@ -715,13 +749,42 @@ def _through(table: TableDef, env: Env, topic: str, partitions: int) -> Snapshot
     return None
 
 
-def _searched(
-    table: TableDef, topic: str, partitions: int, wanted: Callable[[Mark], bool]
-) -> tuple[dict[int, Mark], dict[int, tuple[int, int]]]:
-    """Return the result of `last_marks`, and the first offset that is kept and the end of each partition."""
+def _whole(table: TableDef, env: Env, found: _Ends) -> Snapshot | None:
+    """Return the newest snapshot that the log has; if a record of it may be damaged, the one before, if any."""
+    newest = max(found.last.values(), key=lambda mark: mark.snapshot)
+    shown = newest.shown()
+    has = {part for part, mark in found.last.items() if mark.ends and same_snapshot(mark.shown(), shown)}
+    if len(has) >= newest.parts or found.skipped <= has:
+        return shown
+    # A partition lacks the end of the commit and has a damaged record there. If that was another program's, and the
+    # end has expired, the commit comes a second time: readers of ours leave it out, and others lose nothing.
+    before = newest.snapshot - 1
+    if not before:
+        return None
+    return SnapshotStore(table.paths, env, table.name).get(before) or replace(shown, id=before)
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """The ends of the partitions of a topic.
+
+    Attributes:
+        last: by partition, the mark of the last record that was searched for.
+        bounds: the first offset that is kept, and the end of each partition.
+        skipped: partitions with a record behind that one whose header cannot be read.
+    """
+
+    last: dict[int, Mark]
+    bounds: dict[int, tuple[int, int]]
+    skipped: set[int]
+
+
+def _searched(table: TableDef, topic: str, partitions: int, wanted: Callable[[Mark], bool]) -> _Ends:
+    """Search each partition from its end for the last record whose mark satisfies `wanted`."""
     consumer = _reading(table, topic, "read_committed")
     try:
         found: dict[int, Mark] = {}
+        skipped: set[int] = set()
         bounds = {
             part: consumer.get_watermark_offsets(kafka.TopicPartition(topic, part), TIMEOUT_S)
             for part in range(partitions)
@@ -732,11 +795,14 @@ def _searched(
             starts = {part: max(bounds[part][0], bounds[part][1] - width) for part in todo}
             consumer.assign([kafka.TopicPartition(topic, part, at) for part, at in starts.items()])
             for part, mark in _marks(consumer, todo):
-                if wanted(mark):
+                if mark is None:
+                    skipped.add(part)
+                elif wanted(mark):
                     found[part] = mark
+                    skipped.discard(part)
             searched |= starts
             width *= _WIDER
-        return found, bounds
+        return _Ends(found, bounds, skipped)
     finally:
         consumer.close()
 
@@ -757,12 +823,19 @@ def _reading(table: TableDef, topic: str, isolation: str) -> Any:
     )
 
 
-def _marks(consumer: Any, parts: Iterable[int]) -> Iterator[tuple[int, Mark]]:
-    """Yield partition and mark of all records up to the end of each partition."""
+def _marks(consumer: Any, parts: Iterable[int]) -> Iterator[tuple[int, Mark | None]]:
+    """Yield partition and mark of all records of ours up to the end of each partition. None: it cannot be read."""
     for message in _messages(consumer, parts):
-        headers = dict(message.headers() or ())
-        if HEADER in headers:
-            yield message.partition(), mark_from(headers[HEADER])
+        header = header_of(message)
+        if header is None:
+            continue
+        try:
+            mark = mark_from(header)
+        except FormatError as error:
+            warn_of_skipped(message, error)
+            yield message.partition(), None
+        else:
+            yield message.partition(), mark
 
 
 def _messages(consumer: Any, parts: Iterable[int]) -> Iterator[Any]:

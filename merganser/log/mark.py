@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -15,6 +16,12 @@ SEQUENCE_HEADER: Final = "sequence"
 """Header with the sequence number of a row of a table with a primary key, as ASCII digits."""
 CONTROL_KEY: Final = b"merganser"
 """Key of records without a row. Keys of rows are JSON objects."""
+DAMAGED: Final = (ValueError, TypeError, KeyError, RecursionError)
+"""Errors of a header that is not ours, or is damaged."""
+
+_log = logging.getLogger(__name__)
+_warned: Final[set[str]] = set()
+"""Topics with a record that was skipped with a warning in this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +100,7 @@ def mark_from(data: bytes) -> Mark:
     """
     try:
         told = json.loads(data)
-        return Mark(
+        found = Mark(
             told["snapshot"],
             told["base"],
             told["delta"],
@@ -109,5 +116,38 @@ def mark_from(data: bytes) -> Mark:
             told.get("watermark"),
             told.get("shortened", False),
         )
-    except (ValueError, TypeError, KeyError) as error:
-        raise FormatError(f"a record of the log has a damaged header: {data[:200]!r}") from error
+        numbers = found.snapshot, found.after, found.schema, found.parts, found.time_ms, found.identifier
+        texts = found.base, found.delta, found.user
+        if not all(isinstance(one, int) for one in numbers) or not all(isinstance(one, str) for one in texts):
+            raise TypeError("a value has another type")
+    except DAMAGED as error:
+        raise damaged_header(data) from error
+    return found
+
+
+def damaged_header(data: bytes | None) -> FormatError:
+    """Return the error of a header that cannot be read."""
+    return FormatError(f"a record of the log has a damaged header: {(data or b'')[:200]!r}")
+
+
+def header_of(message: Any) -> bytes | None:
+    """Return the header of a record of ours. None if the record has none, so it is of somebody else."""
+    for name, value in message.headers() or ():
+        if name == HEADER:
+            return value or b""
+    return None
+
+
+def warn_of_skipped(message: Any, error: FormatError) -> None:
+    """Warn that a record is skipped since its header cannot be read. Warns once per topic in a process."""
+    topic = message.topic()
+    if topic not in _warned:
+        _warned.add(topic)
+        _log.warning(
+            "record %d in partition %d of the topic '%s' is skipped, and so are others like it: %s. It is of another "
+            "program, or damaged. Rows come from the files instead.",
+            message.offset(),
+            message.partition(),
+            topic,
+            error.message,
+        )

@@ -7,7 +7,7 @@ from typing import Final
 
 from merganser.commit.log import uncommitted_rows
 from merganser.errors import InvalidInputError
-from merganser.log.commit_log import last_marks, log_lacks, make_up
+from merganser.log.commit_log import Counts, last_marks, log_lacks, make_up
 from merganser.log.contents import mode_of
 from merganser.log.kafka import TIMEOUT_S, client_settings, kafka, new_client, partition_count, told, topic_of
 from merganser.log.topics import repair_topics
@@ -45,11 +45,11 @@ class LogState:
 
     Attributes:
         partitions: in the order of their numbers.
-        lacks: how many snapshots publish something that the log does not show.
+        lacks: how many snapshots publish something that the log does not show, or name.
     """
 
     partitions: tuple[PartitionState, ...]
-    lacks: int
+    lacks: Counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def log_state(table: TableDef, env: Env) -> LogState:
     return LogState(tuple(parts), log_lacks(table, env))
 
 
-def repair_log(table: TableDef, env: Env) -> int:
+def repair_log(table: TableDef, env: Env) -> Counts:
     """Send what snapshots publish and the log lacks; return how many snapshots that were. Nothing is sent twice.
 
     A transaction that a stopped process left open is aborted. A topic that is gone is made again, and gets the

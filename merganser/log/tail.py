@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from merganser.errors import StorageError
+from merganser.errors import FormatError, StorageError
 from merganser.log.kafka import TIMEOUT_S, client_settings, kafka, new_client, partition_count, told, topic_of
-from merganser.log.mark import CONTROL_KEY, HEADER, Mark, mark_from
+from merganser.log.mark import CONTROL_KEY, Mark, header_of, mark_from, warn_of_skipped
 from merganser.log.records import changes_of
 from merganser.log.uncommitted import Flushed, FlushedRows, flushed_from, uncommitted_topic
 from merganser.meta.table_def import TableDef
@@ -149,7 +149,6 @@ class LogTail:
 
         Raises:
             StorageError: the broker does not answer, or the topic is gone.
-            FormatError: a record is damaged.
         """
         with told(self._table, "read the log"):
             first = self._consumer.poll(seconds)  # `consume` would wait for more than one
@@ -159,23 +158,35 @@ class LogTail:
                 error = message.error()
                 if error is not None and not error.retriable() and error.code() != kafka.KafkaError._PARTITION_EOF:
                     raise kafka.KafkaException(error)
-        said = [(message.topic(), message.partition(), _header(message)) for message in good]
+        if self._flushed_from is not None and any(
+            message.topic() == self._flushed_topic and message.offset() >= self._flushed_from - 1 for message in good
+        ):
+            self._flushed_from = None
+        said = [(message.topic(), message.partition(), header_of(message)) for message in good]
         at = 0
         for (topic, part, header), run in groupby(said):
             count = sum(1 for _ in run)
-            if header is not None and topic == self._flushed_topic:
-                self._take_flushed(flushed_from(header), good[at : at + count])
-            elif header is not None:
-                self._take(part, mark_from(header), good[at : at + count])
+            if header is not None:
+                self._take_any(topic, part, header, good[at : at + count])
             at += count
         # Records may lie in a partition that is new, and none in those that are read.
         if not good and (self._commits or time.monotonic() - self._assigned_at > _ASSIGN_S):
             self._assign()
         return bool(good)
 
+    def _take_any(self, topic: str, part: int, header: bytes, messages: list[Any]) -> None:
+        """Take records that follow each other and have one header. Skip them if the header cannot be read."""
+        try:
+            if topic == self._flushed_topic:
+                self._take_flushed(flushed_from(header), messages)
+            else:
+                self._take(part, mark_from(header), messages)
+        except FormatError as error:
+            warn_of_skipped(messages[0], error)
+            # It may be a record of ours that is damaged. The files have what it said, so readers look at them next.
+            self._went_back |= topic != self._flushed_topic
+
     def _take_flushed(self, told: Flushed, messages: list[Any]) -> None:
-        if self._flushed_from is not None and messages[-1].offset() >= self._flushed_from - 1:
-            self._flushed_from = None
         keys, values = ([], []) if told.end else zip(*((each.key(), each.value()) for each in messages), strict=True)
         self._flushed.append(FlushedRows(told, keys, values, messages[0].timestamp()[1]))
 
@@ -242,17 +253,10 @@ class LogTail:
         return sum(one.size_bytes for one in self._commits.values())
 
     def was_rolled_back(self) -> bool:
-        """Return whether the table was rolled back since the last call."""
+        """Return whether the table was rolled back since the last call. True if a damaged record may have said so."""
         found, self._went_back = self._went_back, False
         return found
 
     def close(self) -> None:
         """Stop reading."""
         self._consumer.close()
-
-
-def _header(message: Any) -> bytes | None:
-    for name, value in message.headers() or ():
-        if name == HEADER:
-            return value  # type: ignore[no-any-return]
-    return None

@@ -10,6 +10,7 @@ clean-up     in upsert mode the last record of each key stays; after 'log.retent
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -40,6 +41,8 @@ _LONGEST: Final = 249
 _LOOK_S: Final = 0.02
 _RETENTION: Final = "retention.ms"
 
+_log = logging.getLogger(__name__)
+
 
 def created(name: str, schema: TableSchema, warehouse: str, client: Mapping[str, str]) -> Mapping[str, str]:
     """Make the topic of a new table, or of one that gets a log, and return the option that names it.
@@ -62,7 +65,19 @@ def created(name: str, schema: TableSchema, warehouse: str, client: Mapping[str,
     table = TableDef(name, warehouse, schema, schema.options.merged(dict(client)))
     check_client(table)
     # A topic of the plain name may be that of a table that had the name and was renamed, so it is left alone.
+    plain = next(_topic_names(name, warehouse))
     topic = next(topic for topic in _topic_names(name, warehouse) if make_topic(table, topic))
+    if topic != plain:
+        # Nothing in Kafka says whose it is: it has no place for a note that is written with the topic. So it is not
+        # taken over, even if it is empty: a table of another warehouse may not have been written to yet.
+        _log.warning(
+            "there is a topic '%s' already, so the log of '%s' gets the topic '%s'. A table that was renamed may have "
+            "the first one, or a table of another warehouse. If none has it, such as after a process that was killed "
+            "while it made a table, delete it with a tool of Kafka.",
+            plain,
+            name,
+            topic,
+        )
     make_uncommitted_topic(table, topic)
     return {w.KAFKA_TOPIC.key: topic}
 

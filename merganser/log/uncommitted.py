@@ -24,10 +24,9 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 
-from merganser.errors import FormatError
 from merganser.log.contents import mode_of
 from merganser.log.kafka import TIMEOUT_S, client_settings, code_of, kafka, new_client, topic_of, unavailable
-from merganser.log.mark import CONTROL_KEY, HEADER
+from merganser.log.mark import CONTROL_KEY, DAMAGED, HEADER, damaged_header
 from merganser.log.records import decode, encode
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
@@ -85,9 +84,12 @@ def flushed_from(data: bytes) -> Flushed:
     """
     try:
         told = json.loads(data)
-        return Flushed(told["write"], told["after"], told["schema"], told.get("end"))
-    except (ValueError, TypeError, KeyError) as error:
-        raise FormatError(f"a record of rows that are not committed has a damaged header: {data[:200]!r}") from error
+        found = Flushed(told["write"], told["after"], told["schema"], told.get("end"))
+        if (type(found.write), type(found.after), type(found.schema)) != (str, int, int):
+            raise TypeError("a value has another type")
+    except DAMAGED as error:
+        raise damaged_header(data) from error
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -332,6 +332,15 @@ def _check_log(table: TableSchema, what: str) -> None:
         _check_shows_flushed_rows(table, what)
     if options.get(w.LOG_SYSTEM) == "kafka" and not options.get(w.KAFKA_BOOTSTRAP_SERVERS):
         refuse(what, "'log.system' = 'kafka' needs 'kafka.bootstrap.servers'.")
+    retention = options.get(w.LOG_RETENTION)
+    if retention is not None and retention < timedelta(milliseconds=1):
+        text = options.get(w.LOG_RETENTION.key)
+        refuse(
+            what,
+            f"'{w.LOG_RETENTION.key}' = '{text}' would let the log keep no record. Set 1 ms or more, or leave the "
+            "option out.",
+            option=w.LOG_RETENTION.key,
+        )
 
 
 def _check_shows_flushed_rows(table: TableSchema, what: str) -> None:

@@ -161,6 +161,17 @@ def create_schema(
     return checked_definition(made, written=False, what=what)
 
 
+def with_options(made: TableSchema, more: Mapping[str, Any], *, what: str) -> TableSchema:
+    """Return a schema with more options, which are checked like those that `create_schema` is given.
+
+    Raises:
+        InvalidInputError: a table cannot have them; names the option.
+    """
+    check_no_secrets(more, what=what)
+    texts = normalize_options(translated(more, what=what))
+    return checked_definition(replace(made, options=made.options.merged(texts)), written=True, what=what)
+
+
 def checked_definition(made: TableSchema, *, written: bool, what: str) -> TableSchema:
     """Return a schema that a table may have, with the options that follow from others.
 

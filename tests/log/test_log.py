@@ -29,11 +29,19 @@ from merganser.changes import drop_column, remove_option, set_option
 from merganser.cli.main import main
 from merganser.commit.log import NO_LOG
 from merganser.commit.table_commit import TableCommit
-from merganser.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, StorageError
+from merganser.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    FormatError,
+    InvalidInputError,
+    NotFoundError,
+    StorageError,
+)
 from merganser.log import commit_log, topics
 from merganser.log import kafka as log_kafka
-from merganser.log.mark import CONTROL_KEY, HEADER, SEQUENCE_HEADER, Mark
+from merganser.log.mark import CONTROL_KEY, HEADER, SEQUENCE_HEADER, Mark, mark_from
 from merganser.log.tail import LogTail
+from merganser.log.uncommitted import flushed_from
 from merganser.storage.env import Env
 from merganser.stream.follow import TableStream
 from tests.log.broker import Broker, client_threads, running
@@ -397,18 +405,28 @@ def test_commits_that_do_not_ask_a_broker_which_failed_do_not_put_off_the_next_t
     assert log._rests_until == 100.0 + 2 * commit_log._REST_S  # the last one has asked again
 
 
-def test_a_table_loses_its_log_while_the_broker_is_away_and_is_told_of_the_topic(
-    warehouse: mg.Catalog, broker: Broker
+@pytest.mark.parametrize("change", [("log.system", "none"), ("log.consistency", "transactional")])
+def test_a_table_keeps_its_topics_if_the_broker_is_away_unless_it_goes_on_without_it(
+    warehouse: mg.Catalog, monkeypatch: pytest.MonkeyPatch, change: tuple[str, str]
 ) -> None:
-    table = _table(warehouse, broker)
-    topic = table.options["kafka.topic"]
-    away = StorageError("cannot delete the topic of 'db.t': no answer. The table and its files are as they were.")
-    said = f"'db.t' has no log any more, but its topic '{topic}' may still be there: cannot delete the topic of 'db.t'"
-    with patch.object(topics, "_deleted", side_effect=away), pytest.raises(StorageError, match=said):
-        table.alter([set_option("log.system", "none")])
+    monkeypatch.setattr(log_kafka, "TIMEOUT_S", 1.0)
+    monkeypatch.setattr(topics, "TIMEOUT_S", 1.0)
+    with running() as own:
+        table = _table(warehouse, own, **{"log.consistency": "eventual"})
+        before = dict(table.options)
+    said = r"The table and its files are as they were\..*also set 'log\.when-unavailable' = 'files-only'"
+    with pytest.raises(StorageError, match=said):
+        table.alter([set_option(*change)])
+    assert dict(warehouse.table("db.t").options) == before
+    with pytest.raises(StorageError, match=f"its topic '{before['kafka.topic']}.*may still be there: cannot delete"):
+        table.alter([
+            set_option(*change), set_option("log.consistency", "transactional"),
+            set_option("log.when-unavailable", "files-only"),
+        ])  # fmt: skip
     table = warehouse.table("db.t")
-    assert table.options.get("log.system") == "none"
-    table.write([{"k": 1, "v": "a"}])
+    assert table.options[change[0]] == change[1]
+    if change[0] == "log.system":
+        table.write([{"k": 1, "v": "a"}])
 
 
 @pytest.mark.parametrize("options", [{"log.retention": "1 h"}, {"log.changelog-mode": "all"}])
@@ -423,6 +441,39 @@ def test_an_alter_that_the_broker_does_not_take_changes_nothing(
     ):
         table.alter([set_option(key, value) for key, value in options.items()])
     assert dict(warehouse.table("db.t").options) == dict(table.options)
+
+
+@pytest.mark.parametrize("retention", ["0 s", "0", "999 us"])
+def test_a_log_that_would_keep_no_record_is_refused(warehouse: mg.Catalog, broker: Broker, retention: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"'log.retention' = '{retention}' would let the log keep no record"):
+        _table(warehouse, broker, "refused", **{"log.retention": retention})
+    table = _table(warehouse, broker, **{"log.retention": "1 ms"})
+    with pytest.raises(InvalidInputError, match="would let the log keep no record"):
+        table.alter([set_option("log.retention", retention)])
+    assert _settings(broker, table.options["kafka.topic"])["retention.ms"] == "1"
+
+
+def test_commits_in_the_files_alone_are_said_to_be_named_and_not_sent(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker, **{"log.when-unavailable": "files-only"})
+    table.write([{"k": 1, "v": "a"}])
+    away = StorageError("no answer")
+    for with_rows in (False, True):
+        with patch.object(commit_log._TableLog, "prepared", side_effect=away):
+            table.write([{"k": 1, "v": "b"}])
+        commit_log._logs.clear()
+        if with_rows:
+            with patch("merganser.commit.table_commit.log_of", return_value=NO_LOG):
+                table.write([{"k": 1, "v": "c"}])
+        shown, repaired = (_said("log", verb, table.path) for verb in ("show", "repair"))
+        if with_rows:
+            assert "2 snapshots;" in shown
+            assert "sends the rows of 1 and the names of 1, whose rows stay in the files\n" in shown
+            assert repaired == "sent 1 snapshot\nnamed 1 snapshot, whose rows stay in the files\n"
+        else:
+            assert "1 snapshot;" in shown
+            assert "sends their names, since their rows stay in the files\n" in shown
+            assert repaired == "named 1 snapshot, whose rows stay in the files\n"
+        assert "lacks      nothing" in _said("log", "show", table.path)
 
 
 def test_an_alter_that_is_refused_leaves_the_topic_as_it_was(warehouse: mg.Catalog, broker: Broker) -> None:
@@ -897,6 +948,22 @@ def test_a_table_of_a_server_has_the_topic_that_its_client_made(tmp_path: Path, 
         server.stop()
 
 
+def test_a_topic_that_a_killed_create_has_left_is_left_alone_and_named(
+    warehouse: mg.Catalog, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        patch.object(topics, "make_uncommitted_topic", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        _table(warehouse, broker)
+    assert warehouse.list_tables("db") == []
+    table = _table(warehouse, broker)
+    (left,) = (one for one in _topics(broker) if table.options["kafka.topic"] == f"{one}-2")
+    assert f"there is a topic '{left}' already, so the log of 'db.t' gets the topic '{left}-2'" in caplog.text
+    warehouse.drop_table("db.t")
+    assert [one for one in _topics(broker) if one.startswith(left)] == [left]
+
+
 def test_a_topic_that_is_named_is_refused_and_no_table_is_made(warehouse: mg.Catalog, broker: Broker) -> None:
     with pytest.raises(InvalidInputError, match=r"'kafka.topic' is 'mine'"):
         _table(warehouse, broker, **{"kafka.topic": "mine"})
@@ -928,6 +995,31 @@ def test_a_table_with_rows_gets_a_log_from_then_on_and_loses_it(warehouse: mg.Ca
     assert "kafka.topic" not in table.options
     assert client.list_topics(timeout=10).topics.get(topic) is None
     table.write([{"k": 1, "v": "last"}])
+
+
+def test_a_log_that_is_set_again_begins_with_the_next_commit(warehouse: mg.Catalog, broker: Broker) -> None:
+    table = _table(warehouse, broker, bucket="1")
+    table.write([{"k": 1, "v": "on"}])
+    topic = table.options["kafka.topic"]
+    table = table.alter([set_option("log.system", "none")])
+    for v in "abc":
+        table.write([{"k": 1, "v": v}])
+    table = table.alter([set_option("log.system", "kafka")])
+    assert table.options["kafka.topic"] == topic
+    assert "lacks      nothing" in _said("log", "show", table.path)
+    table.write([{"k": 1, "v": "on again"}])
+    assert [json.loads(record["value"])["after"]["v"] for record in _records(table)] == ["on again"]
+
+
+def test_a_table_with_the_name_of_one_that_was_dropped_has_a_log_of_its_own_commits(
+    warehouse: mg.Catalog, broker: Broker
+) -> None:
+    for values in ("abc", "d"):
+        table = _table(warehouse, broker, bucket="1")
+        for v in values:
+            table.write([{"k": 1, "v": v}])
+        assert [json.loads(record["value"])["after"]["v"] for record in _records(table)] == list(values)
+        warehouse.drop_table("db.t")
 
 
 def test_a_handle_that_was_opened_before_follows_the_log_that_the_table_has(
@@ -1222,6 +1314,100 @@ def test_a_log_whose_records_have_all_expired_is_not_sent_again(warehouse: mg.Ca
     assert "lacks      nothing" in _said("log", "show", table.path)
     table.write([{"k": 1, "v": "c"}])
     assert [record["snapshot"] for record in _records(table)] == [3]
+
+
+def _produce(table: mg.Table, part: int, header: bytes | None, topic: str = "") -> None:
+    """Write a record that is not ours into the topic of a table."""
+    client = kafka.Producer({"bootstrap.servers": table.options["kafka.bootstrap.servers"]})
+    client.produce(topic or table.options["kafka.topic"], b"y", b"x", part, headers=[(HEADER, header)])
+    assert client.flush(10) == 0
+
+
+_MARK = json.loads(_mark(9, "delta").to_bytes())
+_HEADERS = [
+    b"garbage", None, b"null", b"[]", b"\xff", b"[" * 100_000, json.dumps(_MARK | {"snapshot": "9"}).encode(),
+    json.dumps(_MARK | {"base": None}).encode(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("header", _HEADERS, ids=range(len(_HEADERS)))
+def test_a_header_that_is_not_ours_is_an_error_of_the_format(header: bytes | None) -> None:
+    for read in (mark_from, flushed_from):
+        with pytest.raises(FormatError, match="has a damaged header"):
+            read(header or b"")
+
+
+@pytest.mark.parametrize("header", _HEADERS[:2], ids=["garbage", "null"])
+def test_a_record_whose_header_cannot_be_read_is_skipped(
+    warehouse: mg.Catalog, broker: Broker, caplog: pytest.LogCaptureFixture, header: bytes | None
+) -> None:
+    table = _table(warehouse, broker, bucket="2")
+    table.write([{"k": 1, "v": "a"}])
+    for part in (0, 1, 1):
+        _produce(table, part, header)
+    commit_log._logs.clear()  # as another process
+    assert "lacks      nothing" in _said("log", "show", table.path)
+    assert " 1\n" in _said("log", "offsets", table.path)
+    assert _said("log", "repair", table.path) == "the log lacks nothing\n"
+    with _following(table, start="latest") as get:
+        _produce(table, 0, header)
+        table.write([{"k": 1, "v": "b"}])
+        assert get() == [_row("+I", 1, "b")]
+        table.write([{"k": 1, "v": "c"}])
+        assert get() == [_row("+I", 1, "c")]
+    said = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    topic = table.options["kafka.topic"]
+    assert [f"the topic '{topic}' is skipped" in text for text in said] == [True]
+
+
+def test_a_header_that_cannot_be_read_among_rows_that_are_not_committed_is_skipped(
+    warehouse: mg.Catalog, broker: Broker
+) -> None:
+    table = _table(warehouse, broker, bucket="1", **{"log.consistency": "eventual"})
+    beside = table.options["kafka.topic"] + ".uncommitted"
+    with table.writer() as writer:
+        writer.write([{"k": 1, "v": "a"}])
+        writer.flush()
+        _produce(table, 0, b"garbage", beside)  # the last record when the stream begins
+        with _following(table) as get:
+            assert get() == [_row("+I", 1, "a")]
+            _produce(table, 0, b'{"write":1,"after":"","schema":0}', beside)
+            writer.write([{"k": 2, "v": "b"}])
+            writer.flush()
+            assert get() == [_row("+I", 2, "b")]
+
+
+@pytest.mark.parametrize(("damaged", "how"), [([0], "repair"), ([1], "commit"), ([0, 1], "repair")])
+def test_a_commit_with_a_damaged_record_at_its_end_is_sent_again(
+    warehouse: mg.Catalog, broker: Broker, damaged: list[int], how: str
+) -> None:
+    table = _table(warehouse, broker, bucket="2")
+    table.write([{"k": k, "v": "a"} for k in range(9)])
+    with _following(table, start="latest") as get:
+        with _damaged_ends(damaged):
+            table.write([{"k": k, "v": "b"} for k in range(9)])
+        assert sorted(row["k"] for row in get()) == list(range(9))
+    commit_log._logs.clear()  # as another process
+    assert "lacks      1 snapshot" in _said("log", "show", table.path)
+    if how == "repair":
+        assert _said("log", "repair", table.path) == "sent 1 snapshot\n"
+        assert _said("log", "repair", table.path) == "the log lacks nothing\n"
+    table.write([{"k": k, "v": "c"} for k in range(9)])
+    found = [json.loads(value)["after"] for value in _all_values(broker, table.options["kafka.topic"]) if value]
+    assert sorted(row["v"] for row in found) == ["a"] * 9 + ["b"] * 18 + ["c"] * 9
+
+
+@contextmanager
+def _damaged_ends(parts: list[int]) -> Iterator[None]:
+    """Damage the headers of the last records of commits in some partitions."""
+    produce = commit_log._TableLog._produce
+
+    def damaging(self: Any, part: int, key: Any, value: Any, headers: list[Any], delivered: Any = None) -> None:
+        told = [(HEADER, b"damaged"), *headers[1:]] if part in parts and delivered else headers
+        produce(self, part, key, value, told, delivered)
+
+    with patch.object(commit_log._TableLog, "_produce", damaging):
+        yield
 
 
 @pytest.mark.campaign(1 / 2)

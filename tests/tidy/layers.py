@@ -130,6 +130,7 @@ IMPORTS_IN_FUNCTIONS: Final[dict[str, str]] = {
     "stream.logged": "readers of JSON, wanted by the same",
     "catalogs.catalog": "the same as handle",
     "catalogs.definition_verbs": "SQL: a parser and an engine",
+    "catalogs.listeners": "rules of new tables: for listeners that give options",
     "catalogs.open": "SQLAlchemy, an extra",
     "console.pages.sql": "SQL: a parser and an engine, wanted by one page",
     "sql.query.views": "datasets of Arrow, which bring pandas: wanted by queries over tables alone",

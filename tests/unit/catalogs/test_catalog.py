@@ -542,6 +542,69 @@ class _Listener:
         return {}
 
 
+class _Half:
+    """Has one of the two methods."""
+
+    def creating(self, name: str, schema: TableSchema, options: Mapping[str, str]) -> None:
+        pass
+
+
+def test_a_listener_that_lacks_a_method_is_refused(tmp_path: Path) -> None:
+    catalog = mg.catalog(tmp_path / "w", options={"catalog.listeners": f"{__name__}:_Half"})
+    catalog.create_database("db")
+    with pytest.raises(
+        InvalidInputError, match=r"listener '.*:_Half' .* has no method 'dropping'\. Nothing was changed"
+    ):
+        catalog.create_table("db.t", {"k": "INT"})
+    assert catalog.list_tables("db") == []
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"bukcet": "3"}, "Did you mean 'bucket'"),
+        ({"bucket": "x"}, "'bucket' = 'x'"),
+        ({"fields.w.default-value": "1"}, "'w'"),
+        ({"snapshot.num-retained.min": "0"}, "should be at least 1"),
+        ({"kafka.sasl.password": "p"}, "holds a secret"),
+    ],
+)
+def test_options_of_a_listener_are_checked_as_those_of_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, str], said: str
+) -> None:
+    told: list[tuple[str, ...]] = []
+    monkeypatch.setattr(_Listener, "told", told)
+    catalog = mg.catalog(tmp_path / "w", options={"catalog.listeners": f"{__name__}:_Listener"})
+    catalog.create_database("db")
+    with pytest.raises(InvalidInputError, match=said):
+        catalog.create_table("db.t", {"k": "INT"}, options=more)
+    assert told == []
+    monkeypatch.setattr(_Listener, "_hear", lambda self, *what: told.append(what) or more)
+    with pytest.raises(InvalidInputError, match=said):
+        catalog.create_table("db.t", {"k": "INT"})
+    assert catalog.list_tables("db") == []
+    assert told == [("creating", "db.t"), ("dropping", "db.t")]
+
+
+def test_a_listener_that_refuses_a_table_keeps_the_database_and_the_tables_that_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = mg.catalog(tmp_path / "w", options={"catalog.listeners": f"{__name__}:_Listener"})
+    catalog.create_database("db")
+    for name in "abc":
+        catalog.create_table(f"db.{name}", {"k": "INT"})
+
+    def hear(self: _Listener, *what: str) -> Mapping[str, str]:
+        if what == ("dropping", "db.b"):
+            raise InvalidInputError("not this one")
+        return {}
+
+    monkeypatch.setattr(_Listener, "_hear", hear)
+    with pytest.raises(InvalidInputError, match="not this one"):
+        catalog.drop_database("db", cascade=True)
+    assert catalog.list_tables("db") == ["b", "c"]
+
+
 def test_listeners_are_told_of_every_way_in_which_tables_come_and_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
