@@ -178,7 +178,8 @@ def _of_rest(text: str, given: Options, env: Callable[[Storage], Env], what: str
             )
     try:
         from merganser.catalogs.rest_client import BEARER, RestClient, sign_of  # noqa: PLC0415 - an extra
-        from merganser.catalogs.rest_metastore import RestGuard, RestMetastore  # noqa: PLC0415 - an extra
+        from merganser.catalogs.rest_metastore import RestGuard, RestMetastore, guarded  # noqa: PLC0415 - an extra
+        from merganser.catalogs.rest_schema import ROLE  # noqa: PLC0415 - an extra
         from merganser.catalogs.rest_signing import DLF, signer_of  # noqa: PLC0415 - an extra
     except ImportError:
         raise UnsupportedError(
@@ -197,7 +198,7 @@ def _of_rest(text: str, given: Options, env: Callable[[Storage], Env], what: str
     location = client.get("databases", first[0]).get("location") if first else None
     storage, place = storage_for(location.rpartition("/")[0] or location if location else ".", merged)
     guard = RestGuard(client)
-    made = env(GuardedStorage(storage, guard))
+    made = env(guarded(storage, guard, server.get(ROLE)))
     tokens = merged.get(c.DATA_TOKEN)
     return RestMetastore(client, guard, place if location else address, made, merged, tokens)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, Final, NoReturn
-from urllib.parse import quote
+from urllib.parse import quote_plus
 
 import requests
 import urllib3
@@ -104,9 +104,12 @@ class RestClient:
             query = {"pageToken": str(token)}
 
     def path(self, *parts: str) -> str:
-        """Return a path behind the prefix."""
+        """Return a path behind the prefix, escaped as Java's URLEncoder does it: a blank is `+`, a plus is `%2B`.
+
+        Servers decode paths with its inverse, in which `%20` is a blank as well.
+        """
         every = (self.prefix, *parts) if self.prefix else parts
-        return "/".join(("/v1", *(quote(part, safe="") for part in every)))
+        return "/".join(("/v1", *(quote_plus(part, safe="*") for part in every)))
 
     def ask(self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any] | None = None) -> Any:
         """Send a request, and return the JSON of the reply; an empty one is {}.

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from merganser.catalogs.definitions import name_of_view
@@ -22,7 +22,7 @@ from merganser.catalogs.metastore import Repair
 from merganser.catalogs.names import TableName
 from merganser.catalogs.rest_client import RestClient
 from merganser.catalogs.rest_definitions import RestDefinitions
-from merganser.catalogs.rest_schema import BASE_SCHEMA, changes_between, is_alike, schema_json
+from merganser.catalogs.rest_schema import BASE_SCHEMA, READ, changes_between, is_alike, schema_json
 from merganser.catalogs.rest_tokens import TableTokens, storage_with_tokens
 from merganser.errors import (
     AlreadyExistsError,
@@ -40,7 +40,7 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.schema.table_schema import TableSchema, from_json
 from merganser.storage.env import Env
-from merganser.storage.guarded import GuardedStorage, files_of
+from merganser.storage.guarded import GuardedStorage, ReadOnlyStorage, check_may_change, files_of
 from merganser.storage.open import path_of, storage_for
 from merganser.storage.paths import TablePaths, join
 from merganser.storage.protocol import Storage
@@ -144,6 +144,20 @@ class RestGuard:
             )
 
 
+def guarded(files: Storage, guard: RestGuard, role: str | None) -> GuardedStorage:
+    """Return the storage of a client, which refuses changes if the server says that the client only reads."""
+    if role != READ:
+        return GuardedStorage(files, guard)
+    hint = "Open the catalog with a token of a client that writes"
+    if guard.client.provider is None:
+        hint = (
+            "If the server was started with a token, set the options 'token.provider' to 'bear' and 'token' to it; "
+            "a server without a token lets nobody change anything"
+        )
+    why = f"the catalog at '{guard.client.uri}' lets this client only read. Nothing was changed. {hint}."
+    return ReadOnlyStorage(files, guard, why)
+
+
 @dataclass(frozen=True)
 class RestMetastore:
     """Databases and tables that a REST server names; see `Metastore`.
@@ -190,8 +204,10 @@ class RestMetastore:
             return self.env
         found = self._envs.get(storage)
         if found is None:
-            guarded = GuardedStorage(storage, self.guard)
-            found = self._envs[storage] = Env(guarded, self.env.clock, cache=self.env.cache)
+            guarded = self.env.storage
+            assert isinstance(guarded, GuardedStorage)
+            found = Env(replace(guarded, files=storage), self.env.clock, cache=self.env.cache)
+            self._envs[storage] = found
         return found
 
     def check(self) -> None:
@@ -250,7 +266,12 @@ class RestMetastore:
         return True
 
     def check_free(self, name: TableName) -> None:
-        """Refuse the name of a view, before files are written. The server refuses a directory that is not free."""
+        """Refuse the name of a view, before files are written. The server refuses a directory that is not free.
+
+        Raises:
+            UnsupportedError: the client only reads. Listeners of new tables are not told of this one.
+        """
+        check_may_change(self.env.storage, f"cannot create '{name}'")
         if self.definitions.view(name) is not None:
             raise name_of_view(name)
 

@@ -11,6 +11,12 @@ from merganser.schema import types as t
 from merganser.schema.table_schema import TableSchema
 from merganser.schema.types_text import field_to_json, type_to_json
 
+ROLE: Final = "merganser.role"
+"""What a server of merganser adds to the overrides of its configuration: whether the client may "write" or only "read".
+
+Other servers do not say it; their clients do what the store and the server let them do."""
+READ: Final = "read"
+WRITE: Final = "write"
 BASE_SCHEMA: Final = "baseSchemaId"
 """A field that only clients of merganser send: the id of the schema that changes are changes of."""
 

@@ -16,16 +16,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import unquote_plus
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import Route
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 from merganser.catalogs.catalog import Catalog
 from merganser.catalogs.names import TableName, parse_table_name
-from merganser.catalogs.rest_schema import BASE_SCHEMA, schema_json
+from merganser.catalogs.rest_schema import BASE_SCHEMA, READ, ROLE, WRITE, schema_json
 from merganser.catalogs.system import totals
 from merganser.changes import Change, RemoveOption, SetOption
 from merganser.errors import (
@@ -123,6 +123,10 @@ class CatalogService(HttpService):
         self.definitions = DefinitionService(catalog)
         super().__init__(catalog, access, limits, log, ["/health"])
 
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, whose path is decoded as Java's URLEncoder encodes names: `+` is a blank."""
+        await super().__call__({**scope, "path": _decoded(scope["raw_path"])}, receive, send)
+
     def routes(self) -> Iterable[Route]:
         """Return what can be asked."""
         reads: dict[str, Work] = {
@@ -203,13 +207,13 @@ class CatalogService(HttpService):
     def _config(self, request: Request, _body: Body) -> Mapping[str, Any]:
         asked = request.query_params.get("warehouse")
         known = {self.name, self.catalog.warehouse}
-        if asked is not None and not known & {asked, unquote(asked)}:  # clients encode the name once or twice
+        if asked is not None and not known & {asked, unquote_plus(asked)}:  # Java's client encodes it twice
             raise NotFoundError(
                 f"this server has no warehouse '{asked:.200}'. Its warehouse is '{self.name}': set the option "
                 f"'warehouse' to it."
             )
         tokens = {} if self._data_tokens is None else {"data-token.enabled": "true"}
-        return {"defaults": {}, "overrides": {"prefix": PREFIX, **tokens}}
+        return {"defaults": {}, "overrides": {"prefix": PREFIX, ROLE: _role(request), **tokens}}
 
     def _databases(self, request: Request, _body: Body) -> Mapping[str, Any]:
         names = j.like(request.query_params.get("databaseNamePattern"), self.catalog.list_databases())
@@ -359,9 +363,8 @@ class CatalogService(HttpService):
         assert self._data_tokens is not None
         table = self._open(_name(request))
         name = table.name.partition("$")[0]  # branches lie in their table
-        role = "write" if request.scope["state"][MAY_CHANGE] else "read"
         try:
-            options, until = self._data_tokens(name, table.path, role)
+            options, until = self._data_tokens(name, table.path, _role(request))
         except PermissionError:
             raise RefusedError(403, "", f"this client gets no keys for '{name}'.") from None
         if not isinstance(options, Mapping) or not isinstance(until, datetime) or until.tzinfo is None:
@@ -521,6 +524,21 @@ _AUDIT: Final = dict.fromkeys(("owner", "createdAt", "createdBy", "updatedAt", "
 def _names_topic(change: Change) -> bool:
     """Return whether a change says that the client has made the topic of a log, or that it will delete it."""
     return isinstance(change, SetOption | RemoveOption) and change.key == w.KAFKA_TOPIC.key
+
+
+def _decoded(raw: bytes) -> str:
+    """Return a path with names in place of what clients send for them.
+
+    It is decoded part by part: a name with a slash stays escaped, so that it is no longer path, which would name
+    something else. No name of the catalog has a slash.
+    """
+    parts = (unquote_plus(part) for part in raw.decode("latin-1").split("/"))
+    return "/".join(part.replace("/", "%2F") for part in parts)
+
+
+def _role(request: Request) -> str:
+    """Return what a client may do."""
+    return WRITE if request.scope["state"][MAY_CHANGE] else READ
 
 
 def _name(request: Request) -> str:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import pyarrow as pa
 
+from merganser.errors import UnsupportedError
 from merganser.storage.protocol import Entries, Sink, Storage
 
 
@@ -99,6 +100,70 @@ class GuardedStorage:
     def move_tree(self, source: str, target: str) -> None:
         """Rename a directory."""
         self.files.move_tree(source, target)
+
+
+@dataclass(frozen=True)
+class ReadOnlyStorage(GuardedStorage):
+    """The files of a client that only reads: whatever creates, changes or removes a file is refused; see `Storage`.
+
+    The server of a catalog can refuse the requests that it gets, and not what a client does to files that both reach.
+
+    Attributes:
+        why: who says that the client only reads, and what to do: the end of messages.
+    """
+
+    why: str = ""
+
+    def create(self, path: str, data: bytes) -> None:
+        """Refuse."""
+        self._refuse("create", path)
+
+    def replace(self, path: str, data: bytes, *, durable: bool = False) -> None:
+        """Refuse."""
+        self._refuse("write", path)
+
+    def writer(self, path: str) -> Sink:
+        """Refuse."""
+        self._refuse("write", path)
+
+    def copy(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Refuse, unless there is nothing to copy."""
+        for _, path in pairs:
+            self._refuse("write", path)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Refuse, unless there is nothing to remove."""
+        for path in paths:
+            self._refuse("remove", path)
+
+    def delete_tree(self, path: str) -> None:
+        """Refuse."""
+        self._refuse("remove", path)
+
+    def delete_empty(self, paths: Iterable[str]) -> None:
+        """Refuse, unless there is nothing to remove."""
+        for path in paths:
+            self._refuse("remove", path)
+
+    def move_tree(self, source: str, target: str) -> None:
+        """Refuse."""
+        self._refuse("move", source)
+
+    def _refuse(self, verb: str, path: str) -> NoReturn:
+        raise UnsupportedError(f"cannot {verb} '{path}': {self.why}", path=path)
+
+
+def check_may_change(storage: Storage, what: str) -> None:
+    """Refuse a change that would begin outside of the storage, such as in a topic or by Spark's own writers.
+
+    Args:
+        what: beginning of the message.
+
+    Raises:
+        UnsupportedError: the client of the storage only reads.
+    """
+    if isinstance(storage, ReadOnlyStorage):
+        raise UnsupportedError(f"{what}: {storage.why}")
 
 
 def files_of(storage: Storage) -> Storage:

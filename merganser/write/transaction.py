@@ -49,6 +49,7 @@ from merganser.meta.table_state import KnownState, TableState
 from merganser.options import write as w
 from merganser.rules.compacting import publishes_by_compaction, publishes_each_record
 from merganser.storage.env import Env
+from merganser.storage.guarded import check_may_change
 from merganser.upkeep.after_commit import after_commit
 from merganser.upkeep.bucket_option import is_overtaken
 from merganser.upkeep.compact_table import RunJobs, catch_up
@@ -81,6 +82,9 @@ class Transaction:
         kind: COMPACT if its rows are in the table already, and only find their buckets.
         known: the newest state, if the caller has just asked for it; None: it is asked for when rows come.
 
+    Raises:
+        UnsupportedError: the client of the storage only reads. No task of Spark begins, and no broker is asked.
+
     Attributes:
         uuid: what its snapshot is recognised by.
         watermark: epoch milliseconds up to which event times were seen; see `checked_watermark`. None: the commit says
@@ -109,6 +113,7 @@ class Transaction:
         kind: str = APPEND,
         known: KnownState | None = None,
     ) -> None:
+        check_may_change(env.storage, f"cannot write to '{target.table.name}'")
         self.target = target
         self.env = env
         self.user = user

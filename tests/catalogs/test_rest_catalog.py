@@ -334,7 +334,7 @@ def test_what_the_server_says_of_options_holds(server: Server, catalog: mg.Catal
     proxy.before = answer
     opened = server.catalog(proxy.port, **{"header.x-a": "client"})
     assert opened.list_databases() == []
-    assert seen == ["/v1/config?warehouse=warehouse", "/v1/p%20q/databases?maxResults=1", "/v1/p%20q/databases"]
+    assert seen == ["/v1/config?warehouse=warehouse", "/v1/p+q/databases?maxResults=1", "/v1/p+q/databases"]
     assert dict(opened.metastore.client.headers) == {"x-a": "client", "x-b": "server"}
 
 
@@ -404,19 +404,30 @@ def test_what_is_missing_is_named(
     assert "hidden" not in str(caught.value)
 
 
-def test_a_reader_is_told_that_it_may_not_write(tmp_path: Path) -> None:
-    server = Server(tmp_path, read_token="a-token-of-clients-that-read")
-    server.files().create_database("shop")
-    server.files().create_table("shop.orders", ORDERS)
-    reader = server.catalog(token="a-token-of-clients-that-read")
-    table = reader.table("shop.orders")
-    assert ids(table) == []
-    with pytest.raises(e.StorageError, match=r"403.*Use a token of a client that may do this"):
-        table.write(rows(1))
-    with pytest.raises(e.StorageError, match="Nothing was changed"):
-        reader.drop_table("shop.orders")
-    assert server.files().table("shop.orders").latest_snapshot() is None
-    assert server.stop() == 0
+def test_names_with_blanks_and_pluses_are_tables_of_their_own(server: Server, catalog: mg.Catalog) -> None:
+    names = ["a b", "a%20b", "a+b", "a~b*c", "ä€😀 +%2B"]
+    for name in names:
+        catalog.create_table(f"shop.{name}", "name STRING").write([{"name": name}])
+    assert catalog.list_tables("shop") == sorted([*names, "orders"])
+    for name in names:
+        assert catalog.table(f"shop.{name}").read().to_pylist() == [{"name": name}]
+        assert server.files().table(f"shop.{name}").read().to_pylist() == [{"name": name}]
+    catalog.drop_table("shop.a b")
+    catalog.table("shop.a+b").tags.create("of a + b")
+    catalog.rename_table("shop.a+b", "shop.a b")
+    assert catalog.table("shop.a b").read().to_pylist() == [{"name": "a+b"}]
+    assert catalog.list_tables("shop") == sorted({*names, "orders"} - {"a+b"})
+    catalog.create_database("my +db")
+    catalog.create_table("my +db.t", "name STRING")
+    assert server.files().list_tables("my +db") == ["t"]
+    catalog.drop_database("my +db", cascade=True)
+
+
+def test_names_are_sent_as_java_encodes_them(catalog: mg.Catalog, proxy: Proxy) -> None:
+    catalog.create_table("shop.a b+c", "id INT")
+    proxy.asked.clear()
+    catalog.table("shop.a b+c")
+    assert {path for _, path, _ in proxy.asked} == {"/v1/merganser/databases/shop/tables/a+b%2Bc"}
 
 
 @pytest.mark.campaign(1 / 3, first=0)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote_plus
 
 import pyarrow as pa
 import pytest
@@ -147,7 +148,37 @@ def test_errors_say_what_is_missing(serving: Serving, catalog: mg.Catalog) -> No
     assert error_of(post(serving, "/v1/databases", name="../up"))[0] == 400
     assert error_of(serving.ask("/v1/config", warehouse="elsewhere"))[0] == 404
     for name in ("warehouse", catalog.warehouse, "ware%68ouse"):
-        assert serving.ask("/v1/config", warehouse=name).json == {"defaults": {}, "overrides": {"prefix": PREFIX}}
+        overrides = {"prefix": PREFIX, "merganser.role": "write"}
+        assert serving.ask("/v1/config", warehouse=name).json == {"defaults": {}, "overrides": overrides}
+
+
+def test_names_come_as_java_encodes_them(serving: Serving, catalog: mg.Catalog) -> None:
+    tables = "/v1/merganser/databases/shop/tables"
+    for name in ("a b", "a+b", "a%2Bb"):
+        catalog.create_table(f"shop.{name}", "id INT")
+    sent = {"a+b": "a b", "a%20b": "a b", "a%2Bb": "a+b", "a%2bb": "a+b", "a%252Bb": "a%2Bb"}
+    assert {each: serving.ask(f"{tables}/{each}").json["name"] for each in sent} == sent
+    assert serving.ask(f"{tables}/a+b", "DELETE").status == 200
+    assert catalog.list_tables("shop") == ["a%2Bb", "a+b", "orders"]
+    assert serving.ask(tables, tableNamePattern="a+b").json["tables"] == ["a+b"]
+    assert error_of(serving.ask(f"{tables}/a+b"))[0] == 404
+
+
+def test_a_name_with_a_slash_leads_nowhere(serving: Serving, catalog: mg.Catalog) -> None:
+    catalog.table("shop.orders").write(rows(1))
+    catalog.table("shop.orders").tags.create("kept")
+    inside = "/v1/databases/shop/tables/orders%2Ftags%2Fkept"
+    assert [error_of(serving.ask(inside, method))[0] for method in ("GET", "DELETE")] == [404, 404]
+    assert [tag.name for tag in catalog.table("shop.orders").tags.list()] == ["kept"]
+
+
+@pytest.mark.parametrize("name", ["my house", "a+b", "50%", "ü"])
+def test_the_name_of_a_warehouse_may_be_encoded_twice(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    server = Serving(tmp_path / name, command="serve-catalog")
+    assert [server.ask("/v1/config", warehouse=each).status for each in (name, quote_plus(name))] == [200, 200]
+    assert server.ask("/v1/config", warehouse="other").status == 404
+    assert server.stop() == 0
 
 
 def test_a_reader_changes_nothing_and_a_stranger_sees_nothing(serving: Serving, catalog: mg.Catalog) -> None:
