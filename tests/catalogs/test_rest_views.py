@@ -80,7 +80,7 @@ def error_of(reply: Any) -> tuple[int, str | None, str | None]:
     return reply.status, reply.json["resourceType"], reply.json["resourceName"]
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 8)
 @pytest.mark.parametrize("name", stored_cases.CASES)
 def test_a_case(catalog: mg.Catalog, name: str) -> None:
     def ask(sql: str) -> list[tuple[Any, ...]]:

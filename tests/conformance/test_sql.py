@@ -31,7 +31,7 @@ def quick(spark: SparkSession) -> Iterator[SparkSession]:
         yield spark
 
 
-@pytest.mark.campaign(1 / 8)
+@pytest.mark.campaign(1 / 16)
 @pytest.mark.spark
 @pytest.mark.parametrize("case", cases("spark"), ids=lambda case: case["name"])
 def test_case_on_spark(case: dict[str, Any], tmp_path: Path, quick: SparkSession) -> None:

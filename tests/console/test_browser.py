@@ -94,7 +94,7 @@ def _address(ui: Serving, path: str) -> str:
     return f"http://127.0.0.1:{ui.port}{path}"
 
 
-@pytest.mark.campaign(1 / 3)
+@pytest.mark.campaign(1 / 6)
 @pytest.mark.parametrize("one", PAGES, ids=lambda one: one.name)
 def test_a_page_is_whole_quiet_in_place_and_accessible(ui: Serving, chromium: Browser, one: ConsolePage) -> None:
     name, path = one.name, one.path

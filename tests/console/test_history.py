@@ -76,7 +76,7 @@ TABLES: dict[str, tuple[dict[str, str], list[str], dict[str, str]]] = {
 }
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 8)
 @pytest.mark.parametrize("kind", TABLES)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_history_of_a_key_is_that_of_a_replay(tmp_path: Path, kind: str, seed: int) -> None:

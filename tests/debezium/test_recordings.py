@@ -28,7 +28,7 @@ def catalog(tmp_path: Path) -> mg.Catalog:
 RECORDINGS: Final = [(folder, letter) for folder in recordings.FOLDERS for letter in recordings.letters(folder)]
 
 
-@pytest.mark.campaign(1 / 3)
+@pytest.mark.campaign(1 / 6)
 @pytest.mark.parametrize(("folder", "letter"), RECORDINGS, ids=[letter for _, letter in RECORDINGS])
 def test_declared_tables_hold_what_the_database_holds(catalog: mg.Catalog, folder: Path, letter: str) -> None:
     setting, records = recordings.setting(letter, folder), recordings.records(letter, folder)

@@ -17,7 +17,7 @@ from tests.everything.steps import STEPS
 SEEDS = (1, 2, 6, 8, 10, 11, 12, 13, 15, 17, 20, 24, 162)
 
 
-@pytest.mark.campaign(1 / 3)
+@pytest.mark.campaign(1 / 6)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_history_that_draws_everything_is_as_the_model_says(seed: int) -> None:
     found = run(seed)

@@ -227,7 +227,7 @@ def _states(sql: Sql, verb: str) -> tuple[State, State]:
     return before, state_of(sql.opened(folder), "shop")
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_statement_fails_or_loses_its_reply(sql: Sql, verb: str) -> None:
     before, after = _states(sql, verb)
@@ -247,7 +247,7 @@ def test_a_statement_fails_or_loses_its_reply(sql: Sql, verb: str) -> None:
             sql.dispose(folder)
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("way", ["stop", "stop after"])
 @pytest.mark.parametrize("verb", ["create", "rename", "drop"])
 def test_a_process_is_killed_at_any_call_and_repair_ends_what_it_began(sql: Sql, verb: str, way: str) -> None:
@@ -351,7 +351,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.xdist_group("serve")
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_request_fails_or_loses_its_reply(server: Server, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest_client, "_RETRIES", Retries(attempts=6, first_wait_ms=1, growth=1, longest_wait_ms=1))

@@ -174,7 +174,7 @@ def _expected(scenario: Scenario, oracle: DeduplicateOracle) -> tuple[list[dict[
     return before, _sorted(oracle.visible())
 
 
-@pytest.mark.campaign(1 / 2)
+@pytest.mark.campaign(1 / 4)
 @pytest.mark.parametrize("name", WRITES)
 def test_a_write_is_all_or_nothing_whichever_call_goes_wrong(name: str) -> None:
     scenario = WRITES[name]

@@ -187,7 +187,7 @@ def compare(engines: Sequence[Engine], shape: TableShape, expected: Sequence[Row
 # ── key tables ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.campaign(1 / 6)
+@pytest.mark.campaign(1 / 12)
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("name", KEYS)
 def test_clients_take_turns_on_a_key_table(engines: list[Engine], name: str, seed: int) -> None:

@@ -137,7 +137,7 @@ def pairs(*, refused: bool) -> list[tuple[str, str]]:
 # ── histories ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.campaign(1 / 14)
+@pytest.mark.campaign(1 / 28)
 @pytest.mark.parametrize("turns", TURNS)
 @pytest.mark.parametrize(("client", "name"), pairs(refused=False), indirect=["client"])
 def test_clients_share_a_table_of_an_engine(client: PeerEngine, ours: MerganserEngine, name: str, turns: str) -> None:
@@ -145,7 +145,7 @@ def test_clients_share_a_table_of_an_engine(client: PeerEngine, ours: MerganserE
     History(CASES[name], ours, [client], seeded(f"{name} {turns}"), theirs=theirs).take(TURNS[turns])
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 8)
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("name", CASES)
 def test_all_clients_take_turns_on_a_table_of_an_engine(

@@ -21,7 +21,7 @@ SEEDS = {
 HISTORIES = [(engine, seed) for engine, seeds in SEEDS.items() for seed in seeds]
 
 
-@pytest.mark.campaign(1 / 10)
+@pytest.mark.campaign(1 / 20)
 @pytest.mark.parametrize(("engine", "seed"), HISTORIES)
 def test_a_random_history_reads_as_the_oracle_says(engine: str, seed: int, tmp_path: Path) -> None:
     run(engine, seed, tmp_path)

@@ -46,7 +46,7 @@ def values(table: mg.Table) -> dict[int, int | None]:
     return {row["k"]: row["a"] for row in table.read().to_pylist()}
 
 
-@pytest.mark.campaign(1 / 3)
+@pytest.mark.campaign(1 / 6)
 @pytest.mark.parametrize("kind", TABLES)
 def test_tasks_delete_and_update_rows_in_one_commit(spark: SparkSession, catalog: mg.Catalog, kind: str) -> None:
     table = made(catalog, kind)

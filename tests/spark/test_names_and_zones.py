@@ -210,7 +210,7 @@ def _deep_table(catalog: mg.Catalog, *, evolves: bool = False) -> mg.Table:
     return catalog.create_table("shop.deep", schema, ["id"], options=options)
 
 
-@pytest.mark.campaign(1 / 3)
+@pytest.mark.campaign(1 / 6)
 @pytest.mark.parametrize("through", [*_WRITES, "merge in tasks"])
 def test_fields_inside_values_count_in_any_case(
     through: str, session: SparkSession, catalog: mg.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -181,7 +181,7 @@ def test_all_types(native: Native, catalog: mg.Catalog) -> None:
     assert native.whole
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 8)
 @pytest.mark.parametrize("kind", ["BIGINT", "DECIMAL(38, 10)", "STRING", "BYTES", "TIMESTAMP(6)", "TIMESTAMP_LTZ(3)"])
 def test_keys_are_hidden_by_newer_ones(native: Native, catalog: mg.Catalog, kind: str, hidden_by: str) -> None:
     table = with_hidden_keys(catalog, kind)

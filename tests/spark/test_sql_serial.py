@@ -32,7 +32,7 @@ def _rows(session: Any) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in session.sql("SELECT k, n FROM t").collect())
 
 
-@pytest.mark.campaign(1 / 8)
+@pytest.mark.campaign(1 / 16)
 @pytest.mark.parametrize("statement", STATEMENTS)
 @pytest.mark.parametrize("layout", ["key", "no-key-vectors"])
 @pytest.mark.parametrize("tasks", [False, True], ids=["driver", "tasks"])

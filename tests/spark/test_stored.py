@@ -40,7 +40,7 @@ def session(spark: SparkSession, tmp_path: Path) -> Iterator[Any]:
     found.sql("RESET")
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 8)
 @pytest.mark.parametrize("name", c.CASES)
 def test_a_case(session: Any, name: str) -> None:
     def ask(sql: str) -> list[tuple[Any, ...]]:

@@ -119,7 +119,7 @@ def test_values_are_handed_over_in_exactly_the_declared_schema(catalog: mg.Catal
     assert nulls == ["id"]
 
 
-@pytest.mark.campaign(1 / 5)
+@pytest.mark.campaign(1 / 10)
 @pytest.mark.parametrize("name", NAMES)
 def test_golden_tables_read_equal_through_spark(spark: SparkSession, name: str) -> None:
     fields = newest_schema(name)["fields"]

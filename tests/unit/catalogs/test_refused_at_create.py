@@ -71,7 +71,7 @@ def _used(key: str, value: str, *, keyed: bool) -> None:
         table.expire_partitions()
 
 
-@pytest.mark.campaign(1 / 8)
+@pytest.mark.campaign(1 / 16)
 @pytest.mark.parametrize(
     "option", [option for option in ALL_OPTIONS if option.state is not State.KEPT], ids=lambda option: option.key
 )

@@ -142,7 +142,7 @@ CASES = [
 ]
 
 
-@pytest.mark.campaign(1 / 5)
+@pytest.mark.campaign(1 / 10)
 @pytest.mark.parametrize(
     ("by", "options", "key", "part"), [pytest.param(*one, id=f"{one[0]}-{one[1]['case']}") for one in CASES]
 )

@@ -91,7 +91,7 @@ def test_a_file_is_kept_when_one_option_alone_would_keep_it(name, data):
     assert not own or (kept == np.logical_or.reduce(alone)).all(), (options, stats)
 
 
-@pytest.mark.campaign(1 / 7)
+@pytest.mark.campaign(1 / 14)
 @pytest.mark.parametrize("name", NAMES)
 @FAST
 @given(data=st.data())

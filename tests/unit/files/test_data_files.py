@@ -313,7 +313,7 @@ def test_rows_of_a_part_are_masked_as_those_of_a_whole_group(monkeypatch: pytest
     assert found["k"].to_pylist() == found[POSITION.name].to_pylist() == only.tolist()
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 8)
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("parts", [None, 2_000])
 @pytest.mark.parametrize(

@@ -386,7 +386,7 @@ def test_rows_of_a_table_without_a_key_that_are_null_in_a_column_that_is_not_nul
     assert table.check() == ()
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 8)
 @pytest.mark.parametrize("producer", ["none", "lookup", "per-record"])
 @pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("key", [["id"], []])

@@ -22,7 +22,7 @@ _REFUSED = (
 )  # fmt: skip
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 8)
 @pytest.mark.parametrize("name", _WORKS)
 def test_a_column_of_any_name_works_with_every_verb(name: str, tmp_path: Path) -> None:
     """One table has it as its key, and one, without a key, as a plain column."""

@@ -14,7 +14,7 @@ from tests.unit.lookup.compared import WAYS, assert_same, handle, way
 KEYED = [name for name in NAMES if mg.table(str(TABLES / name)).primary_key]
 
 
-@pytest.mark.campaign(1 / 6)
+@pytest.mark.campaign(1 / 12)
 @pytest.mark.parametrize("name", KEYED)
 def test_a_table_of_another_implementation_is_looked_up_as_it_is_read(name: str, tmp_path: Path) -> None:
     table = mg.table(str(TABLES / name))

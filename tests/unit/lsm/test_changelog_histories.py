@@ -107,7 +107,7 @@ def _state(table: mg.Table) -> dict[tuple[Any, ...], Row]:
     return {(row["p"], row["k"]): row for row in table.read().to_pylist()}
 
 
-@pytest.mark.campaign(1 / 10)
+@pytest.mark.campaign(1 / 20)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("vectors", [False, True])
 @pytest.mark.parametrize("engine", ENGINES)

@@ -87,7 +87,7 @@ def _changed(before: Row | None, after: Row | None) -> list[Row]:
     return [before | {"_row_kind": "-U"}, after | {"_row_kind": "+U"}]
 
 
-@pytest.mark.campaign(1 / 7)
+@pytest.mark.campaign(1 / 14)
 @pytest.mark.parametrize("seed", SEEDS[:2] if range(4) == SEEDS else SEEDS)  # every row is a commit of the oracle
 @pytest.mark.parametrize("engine", [engine for engine in _ENGINES if engine != "first-row"])
 def test_every_row_of_a_commit_publishes_what_it_changes(engine: str, seed: int, tmp_path: Path) -> None:

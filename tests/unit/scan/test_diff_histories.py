@@ -147,7 +147,7 @@ def _with_kinds(rows: list[Row], kind: str) -> Counter[tuple[str, Any]]:
     return Counter((row.pop(kind), _shown(row)) for row in rows)
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 8)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_difference_is_that_of_the_rows(engine: str, seed: int, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def _literal(value: Any, kind: str) -> str:
     return str(value)
 
 
-@pytest.mark.campaign(1 / 14)
+@pytest.mark.campaign(1 / 28)
 @pytest.mark.parametrize("engine", list(_ENGINES))
 @pytest.mark.parametrize("kind", ["BIGINT", "STRING"])
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
@@ -115,7 +115,7 @@ def test_a_merge_of_some_keys_is_the_merge_of_all_filtered(engine: str, kind: st
         _check(table, f"v = {value} OR v IN ({value + 1}, 100000)", whole)
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 8)
 @pytest.mark.parametrize("kind", list(_KEYS))
 def test_keys_of_every_type_are_found_by_a_list(kind: str) -> None:
     rng = np.random.default_rng(3)

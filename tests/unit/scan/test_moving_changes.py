@@ -101,7 +101,7 @@ def _read(table: mg.Table, way: str, first: int) -> list[Row]:
     return rows
 
 
-@pytest.mark.campaign(1 / 6)
+@pytest.mark.campaign(1 / 12)
 @pytest.mark.parametrize(("engine", "producer"), _ALLOWED)
 @pytest.mark.parametrize("seed", seeds(1))
 def test_changes_applied_by_key_make_the_table(engine: str, producer: str, seed: int) -> None:

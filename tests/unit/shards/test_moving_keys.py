@@ -27,7 +27,7 @@ def read(table: Any, rng: random.Random | None = None) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 8)
 @pytest.mark.parametrize("producer", ["none", "input", "per-record", "lookup", "full-compaction"])
 @pytest.mark.parametrize("seed", seeds(2))
 def test_a_reader_by_key_that_takes_all_shards_in_the_order_of_sequence_has_the_table(

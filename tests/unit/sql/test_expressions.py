@@ -55,7 +55,7 @@ def test_all_expressions_are_recorded() -> None:
     assert [case["sql"] for case in CASES] == expressions()
 
 
-@pytest.mark.campaign(1 / 18)
+@pytest.mark.campaign(1 / 36)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["sql"])
 def test_expression(catalog: Any, case: dict[str, Any]) -> None:
     assert outcome(catalog, case) in ("equal", "refused")

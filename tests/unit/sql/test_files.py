@@ -127,7 +127,7 @@ def test_after_any_history_the_rows_are_equal(catalog: mg.Catalog, layout: str, 
     assert bool(read) == (layout in READ)
 
 
-@pytest.mark.campaign(1 / 5)
+@pytest.mark.campaign(1 / 10)
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("ts9")])  # queries compute with micros
 def test_tables_of_others_are_equal(name: str, tmp_path: Path) -> None:
     (tmp_path / "golden.db").mkdir()

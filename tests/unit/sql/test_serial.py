@@ -25,7 +25,7 @@ def _rows(session: Session) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in session.sql("SELECT k, n FROM t").to_pylist())
 
 
-@pytest.mark.campaign(1 / 16)
+@pytest.mark.campaign(1 / 32)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("statement", STATEMENTS)
 @pytest.mark.parametrize("other", OTHERS)

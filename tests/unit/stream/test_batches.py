@@ -54,7 +54,7 @@ def _table(path: Path, **options: str) -> mg.Table:
     return catalog.create_table("db.t", {"k": "INT", "v": "INT"}, primary_key=["k"], options=given)
 
 
-@pytest.mark.campaign(1 / 6)
+@pytest.mark.campaign(1 / 12)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("producer", ["lookup", "full-compaction", "per-record"])
 def test_batches_of_any_size_make_every_later_state(seed: int, producer: str, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_rows_of_a_bucket_are_one_turn_in_their_order(tmp_path: Path) -> None:
             assert [row["v"] for row in rows if row["k"] == k] == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 8)
 @pytest.mark.parametrize("overwrites", [False, True], ids=["without overwrites", "with overwrites"])
 @pytest.mark.parametrize("producer", ["none", "input", "lookup"])
 @pytest.mark.parametrize("shape", ["rescaled", "queue", "overwritten", "dynamic", "moving"])

@@ -120,7 +120,7 @@ _SHAPES: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.mark.campaign(1 / 14)
+@pytest.mark.campaign(1 / 28)
 @pytest.mark.parametrize("shape", _SHAPES)
 @pytest.mark.parametrize("producer", PRODUCERS)
 @pytest.mark.parametrize("engine", ["deduplicate", "partial-update", "aggregation"])
@@ -305,7 +305,7 @@ def test_what_readers_do_not_get_of_an_overwrite_is_a_gap(catalog: mg.Catalog, p
     assert {row["v"] for row in batches.news()} == {10, 11, 20, 30}
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 8)
 @pytest.mark.parametrize("way", ["overwrite", "dynamic", "truncate", "drop_partitions", "first"])
 @pytest.mark.parametrize("producer", PRODUCERS)
 @pytest.mark.parametrize("bucket", ["1", "-1"])

@@ -240,7 +240,7 @@ def test_system_tables_of_changes_are_told_too(catalog: mg.Catalog) -> None:
         table.with_options({"incremental-between": "0,2"}).read().to_arrow()
 
 
-@pytest.mark.campaign(1 / 7)
+@pytest.mark.campaign(1 / 14)
 @pytest.mark.parametrize("producer", ["lookup", "full-compaction", "per-record"])
 @pytest.mark.parametrize("engine", ["deduplicate", "aggregation"])
 @pytest.mark.parametrize("seed", range(4))

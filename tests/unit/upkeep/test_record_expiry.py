@@ -181,7 +181,7 @@ def test_a_first_row_that_is_too_old_keeps_later_ones_out_while_it_is_there() ->
     assert _keys(later) == [5000]
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 8)
 @pytest.mark.parametrize("seed", SEEDS[:1] if range(4) == SEEDS else SEEDS)
 @pytest.mark.parametrize("engine", [engine for engine in ENGINES if engine != "first-row"])
 @pytest.mark.parametrize("producer", ["lookup", "full-compaction"])

@@ -78,7 +78,7 @@ def _before_rescales_commit(*steps: Callable[[], object]) -> Iterator[None]:
     assert not todo
 
 
-@pytest.mark.campaign(1 / 3)
+@pytest.mark.campaign(1 / 6)
 @pytest.mark.parametrize(("before", "after"), [(4, 8), (8, 4), (4, 6), (3, 5), (1, 4), (4, 1), (2, 300)])
 @pytest.mark.parametrize("function", ["default", "mod"])
 def test_rows_lie_in_the_buckets_of_the_new_number(before: int, after: int, function: str) -> None:
@@ -460,7 +460,7 @@ def test_the_lineage_names_every_rescale_that_is_kept() -> None:
     assert moved([]) == {}
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 8)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("producer", ["none", "input", "lookup", "full-compaction", "per-record"])
 def test_streams_go_on_through_it(seed: int, producer: str, tmp_path: Path) -> None:

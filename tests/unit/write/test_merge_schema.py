@@ -226,7 +226,7 @@ def test_a_writer_takes_new_columns_between_its_commits_and_within(table):
     assert found.check() == ()
 
 
-@pytest.mark.campaign(1 / 3)
+@pytest.mark.campaign(1 / 6)
 @pytest.mark.parametrize(
     ("key", "partition", "options"),
     [

@@ -125,7 +125,7 @@ _ENGINES: dict[str, tuple[Callable[[Model, dict[str, Any]], None], dict[str, str
 }
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 8)
 @pytest.mark.parametrize("engine", _ENGINES)
 @pytest.mark.parametrize("seed", seeds(4))
 def test_a_random_history_reads_as_a_dict_says(engine: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:

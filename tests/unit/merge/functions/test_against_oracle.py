@@ -74,7 +74,7 @@ def _id(value: Any) -> str:
     return str(value).replace(" ", "")
 
 
-@pytest.mark.campaign(1 / 6)
+@pytest.mark.campaign(1 / 12)
 @pytest.mark.parametrize(("name", "kind", "options"), CASES, ids=_id)
 @pytest.mark.parametrize("retractions", ["none", "some", "ignored"])
 def test_kernel_gives_what_the_oracle_gives(
