@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import pickle
 import re
 import socket
@@ -13,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -38,6 +40,9 @@ _OURS: Final = {
 _GONE: Final = re.compile(r"FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (\S+?)\.?\s")
 """What Spark says of a file that it reads itself and does not find."""
 _RAISED: Final = re.compile(rf"(?:^|: )(?:merganser\.errors\.)?({'|'.join(_OURS)}): (.*)$", re.MULTILINE)
+
+_LOGS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""Where PySpark logs an error of a query when it makes the exception."""
 
 _lock: Final = threading.Lock()
 _cores: Final[weakref.WeakKeyDictionary[SparkSession, int]] = weakref.WeakKeyDictionary()
@@ -215,3 +220,21 @@ def unwrapped(text: str, ask: Callable[[], TaskPython | None]) -> MerganserError
         module = (missing[1] or missing[2]).lower()
         return UnsupportedError(f"tasks cannot import {module}. {advice(ask())}")
     return None
+
+
+@contextlib.contextmanager
+def unlogged() -> Iterator[None]:
+    """Keep PySpark from logging errors of this thread that answer a question, as ERROR with the stack of Java."""
+    mine = threading.get_ident()
+
+    def of_others(record: logging.LogRecord) -> bool:
+        return record.thread != mine
+
+    logs = [PySparkLogger.getLogger(name) for name in _LOGS]
+    for log in logs:
+        log.addFilter(of_others)
+    try:
+        yield
+    finally:
+        for log in logs:
+            log.removeFilter(of_others)

@@ -12,17 +12,13 @@ Few rows are fetched by the driver.
 from __future__ import annotations
 
 import contextlib
-import logging
 import pickle
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Final
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -41,7 +37,7 @@ from merganser.edit.merging import Merge
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_state import MetaReader
-from merganser.spark.access import check_frame, opened, our_errors, run_jobs
+from merganser.spark.access import check_frame, opened, our_errors, run_jobs, unlogged
 from merganser.spark.bucketing import assigners_on, one_writer_each
 from merganser.spark.compaction import on_tasks
 from merganser.spark.jobs import batch_of
@@ -53,9 +49,6 @@ from merganser.spark.staging import FILES_FROM_BYTES, estimated_bytes
 from merganser.spark.types import arrow_schema_of, spark_schema
 from merganser.storage.env import Env
 from merganser.write.job import Outcome
-
-_LOG: Final = "DataFrameQueryContextLogger"
-"""Where PySpark logs an error of a DataFrame when it makes the exception."""
 
 
 def merge(
@@ -116,27 +109,11 @@ def merge(
         return merge.with_source(rows).execute()
 
     def is_source(path: Sequence[str]) -> bool:
-        with contextlib.suppress(AnalysisException), _unlogged():
+        with contextlib.suppress(AnalysisException), unlogged():
             return bool(source.select(of_side(path[0], path[1])).columns)
         return False
 
     return found.merging(empty, on, setting, commit_user, identifier, changes, done, alias=alias, is_source=is_source)
-
-
-@contextlib.contextmanager
-def _unlogged() -> Iterator[None]:
-    """Keep PySpark from logging errors of this thread that answer a question, as ERROR with the stack of Java."""
-    mine = threading.get_ident()
-    log = PySparkLogger.getLogger(_LOG)
-
-    def of_others(record: logging.LogRecord) -> bool:
-        return record.thread != mine
-
-    log.addFilter(of_others)
-    try:
-        yield
-    finally:
-        log.removeFilter(of_others)
 
 
 def _is_small(table: Table) -> bool:

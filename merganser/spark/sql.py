@@ -43,7 +43,7 @@ from merganser.scan.plan import Plan
 from merganser.scan.scan import Scan
 from merganser.schema import types as t
 from merganser.schema.spark_json import fields_from_spark_json, spark_json_from_fields
-from merganser.spark.access import is_connect, our_errors, with_setting
+from merganser.spark.access import is_connect, our_errors, unlogged, with_setting
 from merganser.spark.compaction import compact, rescale
 from merganser.spark.editing import delete, delete_of_query, update
 from merganser.spark.fitting import fitted
@@ -60,12 +60,14 @@ from merganser.sql import rows as inserts
 from merganser.sql.assigning import check_columns, check_stored
 from merganser.sql.engine import Assigned, Relation
 from merganser.sql.lineage import Use, alias_of, table_nodes, uses
+from merganser.sql.parse import parse
 from merganser.sql.result import Result
 from merganser.sql.session import Session
 from merganser.sql.sources import FUNCTIONS, Sources, fields_of
 from merganser.sql.state import MAX_ROWS, MEMORY, TIME_ZONE, TIMEOUT, State
 from merganser.sql.statements import Insert, Statement
 from merganser.sql.trees import TEXT, hinted
+from merganser.sql.unread import Unread, escaped, with_tables
 from merganser.sql.view_texts import tree_of
 
 _LOCAL_BYTES: Final = 512 << 10
@@ -125,6 +127,10 @@ class SparkSqlSession(Session):
         with self.engine.tagged():
             result = super().execute(text, parameters)
         return replace(result, rows=self._frame(result.rows)) if isinstance(result.rows, pa.Table) else result
+
+    def parsed(self, text: str, parameters: Mapping[str, Any] | None) -> tuple[Statement, ...]:
+        """Return the statements of a text; queries that Spark alone understands are `Unread`."""
+        return parse(text, parameters, self.engine.takes)
 
     def run(self, statement: Statement) -> Result:
         """Run one statement that is parsed already."""
@@ -247,6 +253,17 @@ class OnSpark:
 
     # queries
 
+    def takes(self, text: str) -> bool:
+        """Return whether Spark understands the text of a query, whatever its names mean. Nothing is run."""
+        try:
+            with unlogged():  # in brackets, so that it is no command
+                self._spark.sql(f"SELECT * FROM (\n{text}\n)").schema  # noqa: B018 - Connect parses now, not later
+        except ParseException:
+            return False
+        except PySparkException:
+            return True
+        return True
+
     def query(self, state: State, tree: exp.Expression, into: Table | None = None) -> Relation:
         """Return the rows of a query as a DataFrame, planned now."""
         return self._query(state, tree, Sources(state, into), into)
@@ -271,7 +288,7 @@ class OnSpark:
             # without it, Spark refuses every cast between TIMEs of two precisions
             self._settings.enter_context(with_setting(self._spark, _TIME, "true"))
             self._needs_times = True
-        frames, local = {}, not foreign
+        frames, local = {}, not foreign and not isinstance(tree, Unread)
         for i, reference in enumerate(references):
             if isinstance(reference.handle, View):
                 frame, few = self._view(sources, reference.handle, reference.use.columns, into)
@@ -307,7 +324,7 @@ class OnSpark:
                 try:
                     handle, travel = sources.found(node)
                 except NotFoundError:
-                    if not self._knows(node):
+                    if not isinstance(tree, Unread) and not self._knows(node):
                         raise
                     foreign = True
                     continue
@@ -513,6 +530,9 @@ class OnSpark:
 
 def _texts(tree: exp.Expression, nodes: Sequence[exp.Table]) -> Iterator[str]:
     """Yield the query with `{merganser_view_<i>}` for each reference: as it was written, then as sqlglot writes it."""
+    if isinstance(tree, Unread):
+        yield with_tables(tree, nodes, [f"{{{_VIEW}{i}}}" for i in range(len(nodes))]) if nodes else tree.this
+        return
     text = tree.meta.get(TEXT)
     if isinstance(text, str) and not _FLINK.search(text) and (written := _as_written(tree, nodes, text)) is not None:
         yield written
@@ -549,16 +569,12 @@ def _place(parts: Sequence[exp.Expression]) -> tuple[int, int] | None:
 def _spliced(text: str, changes: Sequence[tuple[int, int, str]]) -> str:
     out, at = "", 0
     for start, end, new in sorted(changes):
-        out, at = out + _escaped(text[at:start]) + _filled(new), end
-    return out + _escaped(text[at:])
-
-
-def _escaped(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")
+        out, at = out + escaped(text[at:start]) + _filled(new), end
+    return out + escaped(text[at:])
 
 
 def _filled(text: str) -> str:
-    return re.sub("\x00(\\d+)\x00", rf"{{{_VIEW}\1}}", _escaped(text))
+    return re.sub("\x00(\\d+)\x00", rf"{{{_VIEW}\1}}", escaped(text))
 
 
 def _qualified(column: exp.Column, nodes: Sequence[exp.Table]) -> str | None:

@@ -23,6 +23,11 @@ class Form:
 
 _D, _T, _A, _R, _Q, _S = "Databases", "Tables", "Changes of a table", "Rows", "Queries", "Session"
 _V: Final = "Views and functions"
+NOTES: Final = {
+    _V: "These examples need a catalog that holds views and functions: one of an SQL database or of a server, as "
+    "[catalogs](../catalogs.md#views-and-functions) tells. In a warehouse that is a directory, they are refused.",
+}
+"""What the reference says of all statements of a group."""
 
 FORMS: Final[tuple[Form, ...]] = (
     Form(
@@ -155,8 +160,8 @@ FORMS: Final[tuple[Form, ...]] = (
     ),
     Form(
         _R, "INSERT",
-        "INSERT INTO name [/*+ OPTIONS(...) */] [PARTITION (column [= value], ...)] [BY NAME] [(column, ...)]\n"
-        "  {VALUES (...), ... | query}\n"
+        "[WITH ...] INSERT INTO name [/*+ OPTIONS(...) */] [PARTITION (column [= value], ...)] [BY NAME]\n"
+        "  [(column, ...)] {VALUES (...), ... | query}\n"
         "INSERT OVERWRITE name [PARTITION (column [= value], ...)] {VALUES (...), ... | query}",
         "Writes rows as one commit; for a table with a key, rows with the same key replace or "
         "[merge](../engines/README.md) "
@@ -171,18 +176,18 @@ FORMS: Final[tuple[Form, ...]] = (
         "SELECT id, state FROM orders ORDER BY id; -- 1 | open; 2 | open; 3 | paid",
     ),
     Form(
-        _R, "UPDATE", "UPDATE name [AS alias] SET column = expression, ... [WHERE condition]",
+        _R, "UPDATE", "[WITH ...] UPDATE name [AS alias] SET column = expression, ... [WHERE condition]",
         "Changes rows. A column may be a field of a ROW. Key and partition columns cannot be changed.",
         "UPDATE orders SET state = 'paid', amount = amount + 1 WHERE id = 1;",
     ),
     Form(
-        _R, "DELETE", "DELETE FROM name [AS alias] [WHERE condition]",
+        _R, "DELETE", "[WITH ...] DELETE FROM name [AS alias] [WHERE condition]",
         "Deletes rows. The condition may have subqueries.",
         "DELETE FROM orders WHERE id IN (SELECT max(id) FROM orders);",
     ),
     Form(
         _R, "MERGE",
-        "MERGE INTO name [AS alias] USING {table | (query)} [AS alias] ON condition\n"
+        "[WITH ...] MERGE INTO name [AS alias] USING {table | (query)} [AS alias] ON condition\n"
         "  WHEN MATCHED [AND condition] THEN {UPDATE SET {* | column = expression, ...} | DELETE}\n"
         "  WHEN NOT MATCHED [BY TARGET] [AND condition] THEN INSERT {* | (column, ...) VALUES (expression, ...)}\n"
         "  WHEN NOT MATCHED BY SOURCE [AND condition] THEN {UPDATE SET ... | DELETE}",
@@ -201,7 +206,7 @@ FORMS: Final[tuple[Form, ...]] = (
     Form(
         _Q, "SELECT",
         "[WITH name AS (query), ...] SELECT ... FROM ... [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY "
-        "...] [LIMIT n]",
+        "...] [LIMIT n]\nTABLE name\nFROM ... SELECT ...",
         "Spark's SELECT: joins, subqueries, set operations, window functions, grouping sets. A condition "
         "that names whole "
         "keys is a lookup.",

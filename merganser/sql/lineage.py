@@ -22,6 +22,7 @@ from merganser.expr.setting import Setting
 from merganser.expr.text import Dialect, parse_predicate
 from merganser.schema import types as t
 from merganser.sql.trees import hinted
+from merganser.sql.unread import Unread
 
 _BARE: Final = frozenset(
     (
@@ -136,6 +137,8 @@ def _names(tree: exp.Expression, aliases: set[str]) -> tuple[set[str], dict[str,
 
 def _read_whole(tree: exp.Expression, nodes: Sequence[exp.Table]) -> set[int]:
     """Return the ids of the references all of whose columns may be needed."""
+    if isinstance(tree, Unread):
+        return {id(node) for node in nodes}
     if any(join.args.get("method") for join in tree.find_all(exp.Join)):  # NATURAL: all names count
         return {id(node) for node in nodes}
     whole = {id(node) for node in nodes if _is_odd(node)}

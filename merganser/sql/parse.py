@@ -6,6 +6,7 @@ expressions inside of statements are parsed by sqlglot (`trees`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -13,7 +14,7 @@ from typing import Any, Final
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from merganser.errors import InvalidInputError, a_type
+from merganser.errors import InvalidInputError, SqlSyntaxError, a_type
 from merganser.expr.setting import Setting
 from merganser.schema import types as t
 from merganser.schema.types_text import parse_type
@@ -22,30 +23,41 @@ from merganser.sql.alter import alteration
 from merganser.sql.literals import value_of
 from merganser.sql.stored_statements import create_function, create_view, view_alteration
 from merganser.sql.tokens import Cursor, Piece, fail, pieces
-from merganser.sql.trees import Texts, hint_options, option_key, option_pairs, option_value
+from merganser.sql.trees import Takes, Texts, hint_options, option_key, option_pairs, option_value
 
 _UTC: Final = Setting()
 _USING: Final = ("paimon", "merganser")
+_QUERIES: Final = ("SELECT", "WITH", "VALUES", "(", "TABLE", "FROM")
+"""Words that a query begins with."""
+_CHANGES: Final = ("INSERT", "DELETE", "UPDATE", "MERGE")
+"""Words before which WITH may stand, as before a query."""
 
 
-def parse(text: str, parameters: Mapping[str, Any] | None = None) -> tuple[s.Statement, ...]:
+def parse(
+    text: str, parameters: Mapping[str, Any] | None = None, takes: Takes | None = None
+) -> tuple[s.Statement, ...]:
     """Return the statements of a text.
 
     Args:
         parameters: values of `:name`.
+        takes: tells whether the engine understands a query that the parser does not; None: such queries are refused.
 
     Raises:
         SqlSyntaxError: a statement is not understood; with line and column of the whole text.
         InvalidInputError: the parameters have no names.
     """
-    if parameters is None:
-        return _parsed(text)
-    if not isinstance(parameters, Mapping):
+    if parameters is not None and not isinstance(parameters, Mapping):
         raise InvalidInputError(
             f"cannot take the parameters: they are {a_type(parameters)}. Nothing was run. Write :name in the text, and "
             "pass parameters={'name': ...}."
         )
-    return tuple(_statement(piece, dict(parameters)) for piece in pieces(text))
+    given = dict(parameters or {})
+    try:
+        return _parsed(text) if parameters is None else tuple(_statement(piece, given) for piece in pieces(text))
+    except SqlSyntaxError:
+        if takes is None:
+            raise
+    return tuple(_statement(piece, given, takes) for piece in pieces(text))
 
 
 @lru_cache(maxsize=256)
@@ -54,8 +66,8 @@ def _parsed(text: str) -> tuple[s.Statement, ...]:
     return tuple(_statement(piece, {}) for piece in pieces(text))
 
 
-def _statement(piece: Piece, parameters: dict[str, Any]) -> s.Statement:
-    reader = Reader(piece, parameters)
+def _statement(piece: Piece, parameters: dict[str, Any], takes: Takes | None = None) -> s.Statement:
+    reader = Reader(piece, parameters, takes)
     found = reader.statement()
     reader.end()
     return found
@@ -82,16 +94,22 @@ def _expression(text: str) -> exp.Expression:
 
 
 class Reader(Cursor):
-    """Reads one statement."""
+    """Reads one statement.
 
-    def __init__(self, piece: Piece, parameters: dict[str, Any]) -> None:
+    Attributes:
+        common: where WITH and its queries stand before INSERT, DELETE, UPDATE or MERGE; None: there is none.
+    """
+
+    def __init__(self, piece: Piece, parameters: dict[str, Any], takes: Takes | None = None) -> None:
         super().__init__(piece, parameters)
-        self.texts = Texts(piece, parameters)
+        self.texts = Texts(piece, parameters, takes)
+        self.common: tuple[int, int] | None = None
 
     def statement(self) -> s.Statement:
         """Take a whole statement."""
+        self._take_common()
         word = self.word()
-        if word in ("SELECT", "WITH", "VALUES", "("):
+        if word in _QUERIES:
             return s.Query(self.texts.query(*self.rest()), text=self.piece.source)
         read = _READERS.get(word)
         if read is None:
@@ -99,6 +117,58 @@ class Reader(Cursor):
             self.fail_with_nearest((*known, "SELECT", "WITH", "VALUES"))
         self.at += 1
         return read(self)
+
+    # WITH before a change
+
+    def _take_common(self) -> None:
+        """Take `WITH a AS (...), ...` if it stands before a statement that changes rows."""
+        start = self.at
+        if not self.take("WITH"):
+            return
+        self.take("RECURSIVE")
+        more = True
+        while more and self.peek() is not None and not self.sees("("):
+            self.at += 1
+            self._take_brackets()
+            if not self.take("AS"):
+                break
+            self._take_brackets()
+            more = self.take(",")
+        if self.word() in _CHANGES and not more:
+            self.common = self.tokens[start].start, self.tokens[self.at - 1].end + 1
+        else:
+            self.at = start
+
+    def _take_brackets(self) -> None:
+        if self.take("("):
+            if not self.sees(")"):
+                self.balanced()
+            self.take(")")
+
+    def query(self) -> exp.Expression:
+        """Take the rest of the statement as a query, with the queries of a WITH before the statement."""
+        start, end = self.rest()
+        if self.common is None:
+            return self.texts.query(start, end)
+        first, last = self.common
+        inner = next(token for token in self.tokens if token.start >= start)
+        joined = inner.text.upper() == "WITH"  # of the query itself
+        start = inner.end + 1 if joined else start
+        text = self.piece.text
+        gap = re.sub(r"[^\n]", " ", text[last:start])
+        gap = gap[:-1] + "," if joined else gap
+        tokens = tuple(token for token in self.tokens if token.end < last or token.start >= start)
+        piece = Piece(text[:last] + gap + text[start:], self.piece.start, self.piece.end, tokens)
+        return Texts(piece, self.parameters, self.texts.takes).query(first, end)
+
+    def common_queries(self) -> exp.Expression | None:
+        """Return the WITH before the statement; None if there is none."""
+        if self.common is None:
+            return None
+        text, (first, last) = self.piece.text, self.common
+        piece = Piece(f"{text[:last]} SELECT 1", first, last + 9, pieces(f"{text[:last]} SELECT 1")[-1].tokens)
+        found: exp.Expression = Texts(piece, self.parameters).query(first, last + 9).args["with_"]
+        return found
 
     # parts of statements
 
@@ -292,7 +362,7 @@ def _create(reader: Reader) -> s.Statement:
             reader.fail("a table lies in its warehouse; LOCATION is not supported")
         elif reader.sees("CLUSTERED"):
             reader.fail("CLUSTERED BY is not supported here; use 'bucket' and 'bucket-key' in WITH")
-        elif reader.take("AS") or reader.word() in ("SELECT",):
+        elif reader.take("AS") or reader.word() == "SELECT":
             query = reader.texts.query(*reader.rest())
         else:
             reader.fail_with_nearest(("WITH", "PARTITIONED BY", "COMMENT", "USING", "TBLPROPERTIES", "LIKE", "AS"))
@@ -389,17 +459,13 @@ def _insert(reader: Reader) -> s.Statement:
             reader.expect(")")
         elif reader.take("BY", "NAME"):
             by_name = True
-        elif reader.sees("(") and reader.word(1) not in ("SELECT", "WITH", "VALUES", "("):
+        elif reader.sees("(") and reader.word(1) not in _QUERIES:
             columns = reader.names_in_brackets()
         else:
             break
-    if reader.word() not in ("SELECT", "WITH", "VALUES", "(", "TABLE", "FROM"):
+    if reader.word() not in _QUERIES:
         reader.fail("expected VALUES or a query")
-    if reader.take("TABLE"):
-        source = exp.to_table(".".join(reader.dotted("the name of a table")), dialect="spark")
-        query: exp.Expression = exp.select("*").from_(source)
-    else:
-        query = reader.texts.query(*reader.rest())
+    query = reader.query()
     return s.Insert(name, options, query, columns, partition, overwrite, by_name, text=reader.piece.source)
 
 
@@ -415,7 +481,7 @@ def _delete(reader: Reader) -> s.Statement:
     name = reader.dotted("the name of a table")
     alias = reader.alias("WHERE")
     where = reader.expression() if reader.take("WHERE") else None
-    return s.Delete(name, alias, where, text=reader.piece.source)
+    return s.Delete(name, alias, where, reader.common_queries(), text=reader.piece.source)
 
 
 def _update(reader: Reader) -> s.Statement:
@@ -424,7 +490,7 @@ def _update(reader: Reader) -> s.Statement:
     reader.expect("SET")
     assignments = _assignments(reader, "WHERE")
     where = reader.expression() if reader.take("WHERE") else None
-    return s.Update(name, alias, assignments, where, text=reader.piece.source)
+    return s.Update(name, alias, assignments, where, reader.common_queries(), text=reader.piece.source)
 
 
 def _assignments(reader: Reader, *stops: str) -> tuple[tuple[s.Name, exp.Expression], ...]:
@@ -453,6 +519,7 @@ def _merge(reader: Reader) -> s.Statement:
     if not clauses:
         reader.fail("expected WHEN MATCHED or WHEN NOT MATCHED")
     tree, source_alias = source
+    tree.set("with_", reader.common_queries())
     return s.Merge(name, alias, tree, source_alias, on, tuple(clauses), text=reader.piece.source)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
@@ -11,8 +12,9 @@ from sqlglot import exp
 
 from merganser.commit.turns import COMPUTED, WRITTEN, in_rounds
 from merganser.edit.row_changes import check_can_delete, check_can_update, deletes_in_files
-from merganser.errors import InvalidInputError, Overtaken, UnsupportedError
+from merganser.errors import InvalidInputError, NotFoundError, Overtaken, UnsupportedError
 from merganser.expr.setting import Setting
+from merganser.expr.text import parse_predicate, parse_projection
 from merganser.handle.table import Table
 from merganser.options.read import DELETION_VECTORS_MERGE_ON_READ
 from merganser.options.registry import did_you_mean
@@ -208,12 +210,13 @@ def _delete(state: State, engine: Engine, statement: s.Delete) -> Result:
     if statement.where is None:
         return Result(snapshot=engine.delete(state, table, "true"))
     where = with_session(state, statement.where)
-    if _needs_query(where):
-        check_can_delete(table.definition, f"cannot delete from '{table.name}'", by_files=True)
-        if deletes_in_files(table.definition):
-            return _serial(table, lambda: _by_keys(state, engine, table, statement, where), COMPUTED)
-        return _serial(table, lambda: _by_merge(state, engine, table, statement, where, None), COMPUTED)
-    return Result(snapshot=engine.delete(state, table, _text(where, statement)))
+    refusal = None if _needs_query(where) else _refusal(state, table, [_text(where, statement)], [])
+    if refusal is None and not _needs_query(where):
+        return Result(snapshot=engine.delete(state, table, _text(where, statement)))
+    check_can_delete(table.definition, f"cannot delete from '{table.name}'", by_files=True)
+    change = _by_keys if deletes_in_files(table.definition) else _by_merge
+    with _first_said(refusal):
+        return _serial(table, lambda: change(state, engine, table, statement, where, None), COMPUTED)
 
 
 def _update(state: State, engine: Engine, statement: s.Update) -> Result:
@@ -221,11 +224,46 @@ def _update(state: State, engine: Engine, statement: s.Update) -> Result:
     qualifier = statement.alias or statement.name[-1].partition("$")[0]
     values, nested = assignments(state, table, statement.assignments, qualifier)
     where = None if statement.where is None else with_session(state, statement.where)
-    if nested or any(_needs_query(tree) for tree in (*values.values(), where) if tree is not None):
-        check_can_update(table.definition, f"cannot update '{table.name}'")
+    refusal = None
+    if not nested and not any(_needs_query(tree) for tree in (*values.values(), where) if tree is not None):
+        condition = "true" if where is None else _text(where, statement)
+        texts = {column: _text(value, statement) for column, value in values.items()}
+        refusal = _refusal(state, table, [condition], list(texts.values()))
+        if refusal is None:
+            return Result(snapshot=engine.update(state, table, condition, texts))
+    check_can_update(table.definition, f"cannot update '{table.name}'")
+    with _first_said(refusal):
         return _serial(table, lambda: _by_merge(state, engine, table, statement, where, values), COMPUTED)
-    texts = {column: _text(value, statement) for column, value in values.items()}
-    return Result(snapshot=engine.update(state, table, "true" if where is None else _text(where, statement), texts))
+
+
+def _refusal(state: State, table: Table, conditions: Sequence[str], values: Sequence[str]) -> InvalidInputError | None:
+    """Return why conditions and values are not computed row by row as texts, so that a query has to; None: they are.
+
+    An unknown column is no reason: a query does not know it either.
+    """
+    fields, setting = table.schema.shown.fields, Setting(state.zone, state.catalog.env.now_ms())
+    try:
+        for text in conditions:
+            parse_predicate(text, fields, setting=setting)
+        for text in values:
+            parse_projection(text, fields, setting=setting)
+    except InvalidInputError as error:
+        return None if "column" in error.context else error
+    return None
+
+
+@contextmanager
+def _first_said(refusal: InvalidInputError | None) -> Iterator[None]:
+    """Raise the refusal of a text again if the query does not compute it either; unless the text is beyond texts.
+
+    The refusal of a text that is wrong, such as a comparison of two types, says more than that of the query.
+    """
+    try:
+        yield
+    except (InvalidInputError, NotFoundError, UnsupportedError):
+        if refusal is None or "text" in refusal.context:
+            raise
+        raise refusal from None
 
 
 def assignments(
@@ -348,7 +386,7 @@ def _by_merge(
         exp.Alias(this=value.copy(), alias=exp.to_identifier(f"{_NEW}{i}"))  # `alias_` names a subquery as a table
         for i, value in enumerate((values or {}).values())
     ]
-    query = _selected(table, statement, keys, where).select(*new, copy=False)
+    query = _selected(state, table, statement, keys, where).select(*new, copy=False)
     if not table.primary_key:
         query = _one_per_key(query, keys, [item.alias for item in new])
     found = engine.query(state, query, table)
@@ -364,15 +402,17 @@ def _by_merge(
     return Result(snapshot=merge.execute())
 
 
-def _by_keys(state: State, engine: Engine, table: Table, statement: s.Delete, where: exp.Expression) -> Result:
+def _by_keys(
+    state: State, engine: Engine, table: Table, statement: s.Delete, where: exp.Expression, values: None = None
+) -> Result:
     """Delete the rows that a query finds from the files of a table in which no row of kind -D removes them."""
-    found = engine.query(state, _selected(table, statement, table.primary_key, where), table)
+    found = engine.query(state, _selected(state, table, statement, table.primary_key, where), table)
     _check_keys(table, found)
     return Result(snapshot=engine.delete_keys(table, found))
 
 
 def _selected(
-    table: Table, statement: s.Delete | s.Update, columns: Sequence[str], where: exp.Expression | None
+    state: State, table: Table, statement: s.Delete | s.Update, columns: Sequence[str], where: exp.Expression | None
 ) -> exp.Select:
     """Return the query of columns of the rows that a statement changes, those that wait for a compaction included."""
     own = statement.name[-1]
@@ -387,6 +427,8 @@ def _selected(
     qualifier = exp.to_identifier(statement.alias or statement.name[-1], quoted=True)
     chosen = [exp.column(exp.to_identifier(name, quoted=True), qualifier.copy()) for name in columns]
     query = exp.select(*chosen).from_(source)
+    if statement.common is not None:
+        query.set("with_", with_session(state, statement.common))
     return query if where is None else query.where(where)
 
 

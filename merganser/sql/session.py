@@ -72,7 +72,7 @@ class Session:
                 do not run.
         """
         try:
-            parsed = parse(text, parameters)
+            parsed = self.parsed(text, parameters)
         except RecursionError:
             raise InvalidInputError(f"cannot parse the statement: {_DEEP} Nothing was run.") from None
         for number, statement in enumerate(parsed, 1):
@@ -89,6 +89,10 @@ class Session:
                 point(error, text, number)
                 raise
             yield result
+
+    def parsed(self, text: str, parameters: Mapping[str, Any] | None) -> tuple[s.Statement, ...]:
+        """Return the statements of a text."""
+        return parse(text, parameters)
 
     def cancel(self) -> None:
         """Stop the query that runs, if there is one. Other threads and signal handlers may call this.

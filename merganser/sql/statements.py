@@ -357,21 +357,31 @@ class Insert(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Delete(Statement):
-    """DELETE FROM."""
+    """DELETE FROM.
+
+    Attributes:
+        common: a WITH before the statement.
+    """
 
     name: Name
     alias: str | None
     where: exp.Expression | None
+    common: exp.Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Update(Statement):
-    """UPDATE."""
+    """UPDATE.
+
+    Attributes:
+        common: a WITH before the statement.
+    """
 
     name: Name
     alias: str | None
     assignments: tuple[tuple[Name, exp.Expression], ...]
     where: exp.Expression | None
+    common: exp.Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)

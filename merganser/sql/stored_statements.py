@@ -58,7 +58,7 @@ def _query(reader: Reader) -> tuple[exp.Expression, str]:
     if reader.done:
         reader.fail("expected a query behind AS")
     start, end = reader.rest()
-    return reader.texts.query(start, end), reader.piece.text[start:end]
+    return reader.texts.query(start, end, alone=True), reader.piece.text[start:end]
 
 
 def view_alteration(reader: Reader, name: s.Name) -> s.Statement:

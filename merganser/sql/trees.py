@@ -10,10 +10,10 @@ import itertools
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import sqlglot
@@ -21,11 +21,12 @@ from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokens import Token, TokenType
 
-from merganser.errors import InvalidInputError, a_type
+from merganser.errors import InvalidInputError, SqlSyntaxError, a_type
 from merganser.options.registry import closest
 from merganser.sql.dialect import Queries
 from merganser.sql.places import AT
 from merganser.sql.tokens import Cursor, Piece, fail, hyphen_advice, pieces
+from merganser.sql.unread import unread
 
 MARK: Final = "\x00"
 TEXT: Final = "merganser_text"
@@ -51,20 +52,45 @@ _WANTED: Final = re.compile(r"(?:Expecting|Expected) ([A-Z(),\]\[]+(?: after [A-
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # else the parser prints what it could not parse
 
 
-class Texts:
-    """Parses parts of one statement."""
+Takes: TypeAlias = Callable[[str], bool]
+"""Tells whether an engine understands the text of a query."""
 
-    def __init__(self, piece: Piece, parameters: Mapping[str, Any]) -> None:
+
+class Texts:
+    """Parses parts of one statement.
+
+    Args:
+        takes: tells whether the engine understands a query that the parser does not; None: such queries are refused.
+    """
+
+    def __init__(self, piece: Piece, parameters: Mapping[str, Any], takes: Takes | None = None) -> None:
         self.piece = piece
         self.parameters = parameters
+        self.takes = takes
 
-    def query(self, start: int, end: int) -> exp.Expression:
-        """Return the tree of a query between two offsets.
+    def query(self, start: int, end: int, *, alone: bool = False) -> exp.Expression:
+        """Return the tree of a query between two offsets; an `Unread` if the engine alone understands it.
+
+        Args:
+            alone: a query that the parser does not understand is refused.
 
         Raises:
             SqlSyntaxError: the text is no query.
         """
+        try:
+            return self._query(start, end)
+        except SqlSyntaxError:
+            if self.takes is None or alone:
+                raise
+            text = self._prepared(start, end, filled=True)[0]
+            if not self.takes(text):
+                raise
+            return unread(text)
+
+    def _query(self, start: int, end: int) -> exp.Expression:
         tree = self._parse(start, end, None)
+        if isinstance(tree, exp.MultitableInserts):
+            fail(self.piece.text, start, "FROM ... INSERT is not supported: write INSERT INTO t SELECT ... FROM ...")
         if not isinstance(tree, exp.Query | exp.Values):
             fail(self.piece.text, start, "expected a query: SELECT, VALUES, WITH or a query in brackets.")
         if isinstance(tree, exp.Values):
@@ -89,6 +115,7 @@ class Texts:
         return tree, alias
 
     def _parse_from(self, start: int, end: int) -> exp.Expression:
+        self._refuse_pipes(start, end)
         text, shifts = self._prepared(start, end)
         head = "SELECT * FROM "
         try:
@@ -102,6 +129,7 @@ class Texts:
 
     def _parse(self, start: int, end: int, into: Any) -> exp.Expression:
         self._check_ends(start, end)
+        self._refuse_pipes(start, end)
         text, shifts = self._prepared(start, end)
         try:
             tree = sqlglot.parse_one(text, dialect=Queries, **({} if into is None else {"into": into}))
@@ -113,6 +141,7 @@ class Texts:
                 at = sum(len(line) + 1 for line in lines[: found["line"] - 1]) + found["col"]
                 at -= len(found.get("highlight") or "")
                 offset = min(max(_back(at, shifts, start), start), end)
+            self._refuse_scripts(start, end)
             misspelt, near = self._misspelt(offset, start)
             if near:
                 fail(self.piece.text, misspelt, f"found {self._word(misspelt)}. Did you mean {near}?")
@@ -157,6 +186,21 @@ class Texts:
                 and (word != "SELECT" or behind is None or behind.text.upper() in ("FROM", "WHERE", ")"))
             ]
             fail(self.piece.text, places[-1].start if places else start, f"{why}.")
+
+    def _refuse_pipes(self, start: int, end: int) -> None:
+        """Refuse `FROM t |> WHERE a > 1`: the parser takes some of these queries for others."""
+        for token in self._tokens(start, end):
+            if token.token_type == TokenType.PIPE_GT:
+                why = "queries with |> are not supported here: write SELECT ... FROM (SELECT ...)."
+                fail(self.piece.text, token.start, why)
+
+    def _refuse_scripts(self, start: int, end: int) -> None:
+        """Refuse `SELECT TRANSFORM (a) USING 'script'`."""
+        tokens = self._tokens(start, end)
+        for before, token, behind in zip(tokens, tokens[1:], tokens[2:], strict=False):
+            words = [each.text.upper() for each in (before, token, behind)]
+            if words == ["SELECT", "TRANSFORM", "("] and any(each.text.upper() == "USING" for each in tokens):
+                fail(self.piece.text, token.start, "SELECT TRANSFORM (...) USING is not supported here.")
 
     def _tokens(self, start: int, end: int) -> list[Token]:
         return [token for token in self.piece.tokens if start <= token.start < end]
@@ -237,8 +281,12 @@ class Texts:
                 return tokens[i].start, firsts[near]
         return offset, None
 
-    def _prepared(self, start: int, end: int) -> tuple[str, list[tuple[int, int]]]:
-        """Return the text with names and hints written as sqlglot takes them, and (offset there, offset here)."""
+    def _prepared(self, start: int, end: int, *, filled: bool = False) -> tuple[str, list[tuple[int, int]]]:
+        """Return the text with names and hints written as sqlglot takes them, and (offset there, offset here).
+
+        Args:
+            filled: with values in the place of parameters.
+        """
         cursor = Cursor(self.piece)
         source, tokens = self.piece.text, self.piece.tokens
         out, shifts, at = "", [(0, start)], start
@@ -252,6 +300,12 @@ class Texts:
                 at = tokens[i + length - 1].end + 1
                 shifts.append((len(out), at))
                 i += length
+                continue
+            if filled and opens_parameter(tokens, i) and tokens[i + 1].text in self.parameters:
+                value = literal(self.parameters[tokens[i + 1].text], tokens[i + 1].text)
+                out += source[at : token.start] + str(value.sql(dialect=Queries))
+                at = tokens[i + 1].end + 1
+                i += 2
                 continue
             if opens_parameter(tokens, i):
                 out += source[at : token.end + 1] + "`" + tokens[i + 1].text.replace("`", "``") + "`"

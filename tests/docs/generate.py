@@ -32,7 +32,7 @@ from merganser.schema.casts import CastError, can_read_as, cast_array
 from merganser.schema.conform import conform
 from merganser.schema.literals import default_value
 from merganser.schema.types_text import parse_type
-from merganser.sql.forms import FORMS
+from merganser.sql.forms import FORMS, NOTES
 from merganser.sql.procedures import PROCEDURES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -125,6 +125,7 @@ def sql_page() -> str:
         if form.group != group:
             group = form.group
             parts.append(f"## {group}")
+            parts += [NOTES[group]] if group in NOTES else []
         parts.append(f"### {form.name}\n\n```text\n{form.syntax}\n```\n\n{form.about}")
         parts.append(f"```sql merganser\n{form.example}\n```")
     rows = [

@@ -545,3 +545,60 @@ def test_queries_give_what_they_give_over_tables_of_spark(spark: SparkSession, s
             spark.catalog.dropTempView("t")
             spark.catalog.dropTempView("u")
     assert wrong == []
+
+
+@pytest.mark.parametrize("by", ["driver", "tasks"])
+def test_queries_that_spark_alone_understands(
+    session: Any, catalog: mg.Catalog, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.create_database("other")
+    session.sql("CREATE TABLE e (k INT, n INT, ts TIMESTAMP_LTZ); CREATE TABLE other.g (k INT, s STRING)")
+    session.sql(
+        "INSERT INTO e VALUES (1, 5, TIMESTAMP '2026-01-01 10:00:00'), (2, -3, TIMESTAMP '2026-01-02 11:00:00'), "
+        "(3, 7, TIMESTAMP '2026-01-01 12:00:00'); INSERT INTO other.g VALUES (1, 'a'), (2, '{b}')"
+    )
+    if by == "tasks":
+        monkeypatch.setattr(spark_sql, "_LOCAL_BYTES", -1)
+    for text, wanted in (
+        ("SELECT count(*) FROM e GROUP BY window(ts, '1 day')", [(1,), (2,)]),
+        ("SELECT n > 0, sum(k) FROM e GROUP BY ROLLUP (n > 0)", [(False, 2), (None, 6), (True, 4)]),
+        ("FROM e SELECT k WHERE n > 0", [(1,), (3,)]),
+        ("TABLE other.g", [(1, "a"), (2, "{b}")]),
+        ("FROM e AS x |> WHERE x.n > 0 |> SELECT x.k", [(1,), (3,)]),
+        (
+            "FROM e |> JOIN other.g AS h USING (k) |> WHERE h.s <> 'z{' |> AGGREGATE max(n) GROUP BY s",
+            [("a", 5), ("{b}", -3)],
+        ),
+        ("WITH q AS (SELECT k FROM e WHERE n > 0) FROM q |> WHERE k > 1", [(3,)]),
+        ("SELECT TRANSFORM(k) USING 'cat' AS (a STRING) FROM e WHERE k = 1", [("1",)]),
+    ):  # fmt: skip
+        assert rows(session.sql(text)) == wanted, text
+    assert rows(session.sql("FROM e |> WHERE k = :k |> SELECT n", {"k": 2})) == [(-3,)]
+    session.sql("INSERT INTO e (k) FROM e |> SELECT k + 10")
+    session.sql("WITH q AS (SELECT 77 AS k) INSERT INTO e (k) FROM q |> SELECT k")
+    session.sql("WITH q AS (SELECT 1 AS k) DELETE FROM e WHERE k IN (SELECT k FROM q)")
+    assert rows(session.sql("TABLE e |> SELECT k")) == [(11,), (12,), (13,), (2,), (3,), (77,)]
+
+
+def test_a_query_that_nobody_understands_stops_all_statements(session: Any) -> None:
+    for text in ("SELECT k FRM e", "FROM e |> WEHRE k > 1", "SELECT (1"):
+        with pytest.raises(SqlSyntaxError, match="cannot parse the statement at line 2, column"):
+            session.sql(f"CREATE TABLE e (k INT);\n{text}")
+    assert rows(session.sql("SHOW TABLES")) == []
+    with pytest.raises(NotFoundError, match=r"cannot run the query: .*`nothing` cannot be found"):
+        session.sql("FROM nothing |> LIMIT 1")
+
+
+@pytest.mark.parametrize("by", ["driver", "tasks"])
+@pytest.mark.parametrize("key", [", PRIMARY KEY (k) NOT ENFORCED", ""])
+def test_updates_and_deletes_know_the_functions_of_select(
+    session: Any, by: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.sql(f"CREATE TABLE t (k INT, s STRING, n INT{key})")
+    session.sql("INSERT INTO t VALUES (1, 'abc', 5), (2, 'xyz', 6), (3, NULL, 7)")
+    if by == "tasks":
+        monkeypatch.setattr(spark_sql, "_LOCAL_BYTES", -1)
+    session.sql("UPDATE t SET s = replace(s, 'a', 'b'), n = greatest(n, 9) WHERE left(s, 1) = 'a'")
+    session.sql("UPDATE t SET n = n & 4 WHERE k = 2")
+    session.sql("DELETE FROM t WHERE lpad(CAST(n AS STRING), 2, '0') = '07'")
+    assert rows(session.sql("SELECT * FROM t")) == [(1, "bbc", 9), (2, "xyz", 4)]

@@ -613,7 +613,7 @@ def test_a_cast_to_fewer_digits_of_a_second_cuts_in_queries_and_conditions(sessi
     assert session.sql("SELECT at FROM moments")["at"].to_pylist() == [datetime(1969, 12, 31, 0, 0, 0, 120000)]
     with pytest.raises(InvalidInputError, match=r"cannot cast to TIMESTAMP\(10\): a time has 0 to 9 digits"):
         session.sql("SELECT CAST(at AS TIMESTAMP(10)) FROM moments")
-    with pytest.raises(InvalidInputError, match="with 10 digits of a second: it has 0 to 9"):
+    with pytest.raises(InvalidInputError, match=r"0 to 9 digits of a second\. Nothing was written"):
         session.sql("DELETE FROM moments WHERE CAST(at AS TIMESTAMP(10)) IS NULL")
 
 

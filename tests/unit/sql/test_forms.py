@@ -1,0 +1,138 @@
+"""Forms of statements: queries that begin with TABLE, FROM or WITH, and changes that a query computes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import merganser as mg
+from merganser.errors import InvalidInputError, SqlSyntaxError
+from merganser.sql.session import Session
+from merganser.sql.unread import unread, with_tables
+
+ROWS = "(1, 'abc', 5, array(1, 2)), (2, 'xyz', -3, array(3)), (3, NULL, 7, NULL)"
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    catalog = mg.catalog(tmp_path)
+    catalog.create_database("default")
+    made = catalog.session()
+    made.sql("CREATE TABLE e (k INT, s STRING, n INT, l ARRAY<INT>)")
+    made.sql("CREATE TABLE pk (k INT, s STRING, n INT, l ARRAY<INT>, PRIMARY KEY (k) NOT ENFORCED)")
+    made.sql(f"INSERT INTO e VALUES {ROWS}; INSERT INTO pk VALUES {ROWS}")
+    return made
+
+
+def values(session: Session, text: str) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in session.sql(text).to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("FROM e SELECT k WHERE n > 0 ORDER BY k", [(1,), (3,)]),
+        ("SELECT count(*) FROM (FROM e SELECT k)", [(3,)]),
+        ("SELECT k FROM (TABLE e) WHERE n < 0", [(2,)]),
+        ("WITH q AS (TABLE `e`) SELECT max(k) FROM q", [(3,)]),
+        ("WITH q AS (SELECT 1 AS z) TABLE q", [(1,)]),
+        ("SELECT n > 0, sum(k) FROM e GROUP BY ROLLUP (n > 0) ORDER BY 1, 2", [(None, 6), (False, 2), (True, 4)]),
+        ("SELECT sum(k) FROM e GROUP BY CUBE (n > 0, k < 9) ORDER BY 1", [(2,), (2,), (4,), (4,), (6,), (6,)]),
+        ("SELECT sum(k) FROM e GROUP BY GROUPING SETS (n > 0, ()) ORDER BY 1", [(2,), (4,), (6,)]),
+        ("SELECT window.a FROM (SELECT named_struct('a', 3) AS window) GROUP BY window", [(3,)]),
+        ("SELECT count(*) OVER w FROM e WINDOW w AS (PARTITION BY n > 0) ORDER BY 1", [(1,), (2,), (2,)]),
+    ],
+)  # fmt: skip
+def test_queries_begin_with_a_table_and_group_by_expressions(
+    session: Session, text: str, wanted: list[tuple[Any, ...]]
+) -> None:
+    assert values(session, text) == wanted
+
+
+def test_a_table_is_a_query(session: Session) -> None:
+    assert values(session, "TABLE pk ORDER BY k LIMIT 1") == [(1, "abc", 5, [1, 2])]
+    assert len(values(session, "TABLE e UNION ALL TABLE pk")) == 6
+    session.sql("INSERT INTO e TABLE pk; INSERT INTO e FROM pk SELECT k + 10, s, n, l")
+    assert values(session, "SELECT count(*), max(k) FROM e") == [(9, 13)]
+
+
+@pytest.mark.parametrize("table", ["e", "pk"])
+def test_with_stands_before_statements_that_change_rows(session: Session, table: str) -> None:
+    session.sql(f"WITH q AS (SELECT 77 AS k) INSERT INTO {table} (k) SELECT k FROM q")
+    session.sql(f"WITH q AS (SELECT 77 AS k) INSERT INTO {table} (k) WITH r(k) AS (SELECT k + 1 FROM q) TABLE r")
+    assert values(session, f"SELECT k FROM {table} ORDER BY k") == [(1,), (2,), (3,), (77,), (78,)]
+    session.sql(f"WITH q AS (SELECT 77 AS k) DELETE FROM {table} WHERE k >= (SELECT k FROM q)")
+    session.sql(f"WITH q AS (SELECT 2 AS k) UPDATE {table} SET n = (SELECT max(k) FROM q) WHERE k = 1")
+    session.sql(
+        f"WITH q(k, n) AS (SELECT 2, 99) MERGE INTO {table} USING q ON {table}.k = q.k "
+        "WHEN MATCHED THEN UPDATE SET n = q.n"
+    )
+    assert values(session, f"SELECT k, n FROM {table} ORDER BY k") == [(1, 2), (2, 99), (3, 7)]
+
+
+def test_forms_that_run_on_spark_alone_are_refused_by_name(session: Session) -> None:
+    for text, why in (
+        ("FROM e |> WHERE n > 0", r"line 1, column 8: queries with \|> are not supported here"),
+        ("SELECT k FROM e WHERE k IN (SELECT 1 |> LIMIT 1)", r"queries with \|> are not supported"),
+        ("FROM e INSERT INTO pk SELECT *", r"FROM \.\.\. INSERT is not supported"),
+        ("SELECT TRANSFORM(k) USING 'cat' FROM e", r"SELECT TRANSFORM \(\.\.\.\) USING is not supported"),
+    ):
+        with pytest.raises(SqlSyntaxError, match=why):
+            session.sql(text)
+    with pytest.raises(InvalidInputError, match="there is no function 'window' in this process"):
+        session.sql("SELECT count(*) FROM e GROUP BY window(current_timestamp(), '1 day')")
+
+
+def test_a_query_that_is_not_read_gets_its_tables_by_name() -> None:
+    query = unread("FROM e, shop.g AS x |> WHERE x.k IN (SELECT k FROM q) |> SELECT '{a}', extract(DAY FROM ts)")
+    assert [node.sql() for node in query.expressions] == ['"e"', '"shop"."g"', '"q"', '"ts"']
+    assert with_tables(query, query.expressions[:2], ["{v0}", "{v1}"]) == (
+        "WITH e AS (SELECT * FROM {v0}), g AS (SELECT * FROM {v1}) "
+        "FROM e, g AS x |> WHERE x.k IN (SELECT k FROM q) |> SELECT '{{a}}', extract(DAY FROM ts)"
+    )
+    query = unread("WITH q AS (SELECT 1 AS k) FROM q |> JOIN e USING (k)")
+    assert with_tables(query, query.expressions, ["{v0}"]) == (
+        "WITH e AS (SELECT * FROM {v0}), q AS (SELECT 1 AS k) FROM q |> JOIN e USING (k)"
+    )
+
+
+@pytest.mark.parametrize("table", ["e", "pk"])
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ("s = replace(s, 'a', 'b')", "bbc"), ("s = left(s, 2)", "ab"), ("s = lpad(s, 5, '0')", "00abc"),
+        ("s = regexp_replace(s, '[a-b]', 'z')", "zzc"), ("s = md5('a')", "0cc175b9c0f1b6a831c399e269772661"),
+        ("s = date_format(DATE '2026-01-31', 'yyyy')", "2026"), ("n = greatest(n, 9)", 9), ("n = n & 4", 4),
+        ("n = power(n, 2)", 25), ("n = sqrt(16)", 4), ("n = try_cast(s AS INT)", None),
+        ("l = array(n, 8)", [5, 8]),
+    ],
+)  # fmt: skip
+def test_updates_set_what_select_computes(session: Session, table: str, value: str, wanted: Any) -> None:
+    assert session.sql(f"UPDATE {table} SET {value} WHERE k = 1") is not None
+    column = value.partition(" ")[0]
+    assert values(session, f"SELECT k, {column} FROM {table} WHERE k < 3 ORDER BY k") == [
+        (1, wanted), (2, {"s": "xyz", "n": -3, "l": [3]}[column]),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("table", ["e", "pk"])
+def test_conditions_of_changes_are_those_of_select(session: Session, table: str) -> None:
+    session.sql(f"UPDATE {table} SET n = 0 WHERE lpad(s, 4, '-') = '-xyz'")
+    session.sql(f"DELETE FROM {table} WHERE replace(s, 'a', '') = 'bc'")
+    assert values(session, f"SELECT k, n FROM {table} ORDER BY k") == [(2, 0), (3, 7)]
+
+
+def test_a_change_that_no_query_computes_is_refused(session: Session) -> None:
+    before = values(session, "SELECT * FROM pk")
+    for text, why in (
+        ("UPDATE pk SET s = no_such(s)", "there is no function 'no_such' in this process"),
+        ("UPDATE pk SET s = replace(z, 'a', 'b')", "there is no column 'z'"),
+        ("DELETE FROM pk WHERE count(*) > 1", "aggregate"),
+        ("UPDATE pk SET k = greatest(k, 2)", "column 'k' belongs to the primary key"),
+    ):
+        with pytest.raises(InvalidInputError, match=why) as caught:
+            session.sql(text)
+        assert "Nothing was written" in str(caught.value)
+    assert values(session, "SELECT * FROM pk") == before
