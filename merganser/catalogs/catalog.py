@@ -158,13 +158,14 @@ class Catalog(DefinitionVerbs):
                 f"{name}.tables. Choose another name.",
                 database=name,
             )
-        if self.metastore.has_database(name):
-            if if_not_exists:
+        with contextlib.suppress(AlreadyExistsError):
+            if not self.metastore.has_database(name):
+                self.metastore.create_database(name)
                 return
+        if not if_not_exists:
             raise AlreadyExistsError(
                 f"database '{name}' already exists. Choose another name, or pass if_not_exists=True.", database=name
             )
-        self.metastore.create_database(name)
 
     def drop_database(self, name: str, if_exists: bool = False, cascade: bool = False) -> None:
         """Remove a database.

@@ -17,7 +17,7 @@ from typing import Final
 
 from merganser.catalogs.metastore import Repair
 from merganser.catalogs.names import TableName
-from merganser.errors import AlreadyExistsError, NotFoundError, StorageError
+from merganser.errors import AlreadyExistsError, NotFoundError, StorageError, UnsupportedError
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshots import SnapshotStore
 from merganser.scan.rows import counted
@@ -66,8 +66,19 @@ class FileSystem:
         return f"{name}{_SUFFIX}" in {e.name for e in self.env.storage.list(self.warehouse) if e.is_directory}
 
     def create_database(self, name: str) -> None:
-        """Create a database."""
-        self.env.storage.replace(join(self.directory(name), _MARKER), b"")
+        """Create a database. The file that makes its directory says by its content which caller has created it."""
+        storage, path, ours = self.env.storage, join(self.directory(name), _MARKER), self.env.new_id().encode()
+        try:
+            storage.create(path, ours)
+        except UnsupportedError:  # the store promises no single winner
+            storage.replace(path, ours)
+        except (AlreadyExistsError, StorageError) as error:
+            with contextlib.suppress(NotFoundError, StorageError):
+                if storage.read(path) == ours:
+                    return  # the reply of an attempt was lost
+            if isinstance(error, StorageError):
+                raise
+            raise AlreadyExistsError(f"database '{name}' already exists.", database=name) from None
 
     def strangers(self, name: str) -> list[str]:
         """Return the names of entries in the directory of a database that are not tables."""

@@ -140,7 +140,11 @@ class Metastore(Protocol):
         """Return whether there is a database."""
 
     def create_database(self, name: str) -> None:
-        """Create a database; it is fine if there is one."""
+        """Create a database.
+
+        Raises:
+            AlreadyExistsError: there is one. Of callers at the same time, one creates it.
+        """
 
     def strangers(self, name: str) -> list[str]:
         """Return the names of entries in the directory of a database that are not tables, in order."""

@@ -227,8 +227,6 @@ class RestMetastore:
         """Create a database."""
         try:
             self.client.post("databases", body={"name": name, "options": {}})
-        except AlreadyExistsError:
-            pass
         except StorageError as error:
             if error.context.get("changed") is False or not self.has_database(name):
                 raise

@@ -181,17 +181,39 @@ class SqlDatabase:
         )
         return (name,) in {tuple(row) for row in self._rows(asked)}
 
-    def add_database(self, name: str, location: str) -> None:
-        """Note a database; it is fine if it is noted."""
-        for key, value in {_EXISTS: "true", _LOCATION: location}.items():
-            row = {"catalog_key": self.key, "database_name": name, "property_key": key, "property_value": value}
-            self._sure(partial(self._insert, _DATABASES, row), lambda: False)
+    def add_database(self, name: str, location: str) -> bool:
+        """Note a database; it is fine if it is noted.
+
+        Returns:
+            Whether this call has noted it. Of callers at the same time, one has.
+        """
+        made: list[bool] = []
+        tried = 0
+
+        def insert(row: Mapping[str, str]) -> None:
+            nonlocal tried
+            tried += 1
+            made.append(self._insert(_DATABASES, row))
+
+        row = {"catalog_key": self.key, "database_name": name}
+        self._sure(lambda: insert({**row, "property_key": _EXISTS, "property_value": "true"}), lambda: False)
+        # A row that is there after an attempt whose reply was lost is taken for the row of that attempt.
+        is_ours = made[-1] or tried > 1
+        place = {**row, "property_key": _LOCATION, "property_value": location}
+        self._sure(partial(self._insert, _DATABASES, place), lambda: False)
+        return is_ours
 
     def remove_database(self, name: str) -> None:
         """Forget a database and all that it has."""
-        for table in (_TABLES, _OPTIONS, VIEWS, FUNCTIONS, _DATABASES):
-            one = sa.delete(table).where(table.c.catalog_key == self.key, table.c.database_name == name)
-            self._sure(partial(self._run, one), lambda: False)
+
+        def rows_of(table: sa.Table) -> Any:
+            return sa.delete(table).where(table.c.catalog_key == self.key, table.c.database_name == name)
+
+        # They are for people alone. MariaDB does not even compare their utf8mb3 with a name that has an emoji.
+        with contextlib.suppress(StorageError):
+            self._run(rows_of(_OPTIONS))
+        for table in (_TABLES, VIEWS, FUNCTIONS, _DATABASES):
+            self._sure(partial(self._run, rows_of(table)), lambda: False)
 
     # tables
 

@@ -112,9 +112,11 @@ class SqlMetastore:
         return self.rows.has_database(name)
 
     def create_database(self, name: str) -> None:
-        """Create a database."""
-        self.files.create_database(name)
-        self.rows.add_database(name, self.files.directory(name))
+        """Create a database. A row says which of several callers has created it."""
+        with contextlib.suppress(AlreadyExistsError):  # such as the directory of another catalog, or of a stopped call
+            self.files.create_database(name)
+        if not self.rows.add_database(name, self.files.directory(name)):
+            raise AlreadyExistsError(f"database '{name}' already exists.", database=name)
 
     def strangers(self, name: str) -> list[str]:
         """Return the names of entries in the directory of a database that are not tables."""

@@ -7,6 +7,8 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,6 +86,33 @@ def test_names_are_taken_as_they_are(catalog: mg.Catalog) -> None:
         catalog.table("Shop.orders")
     _orders(catalog, "Orders")
     assert catalog.list_tables("shop") == ["Orders", "orders"]
+
+
+def test_of_racing_calls_one_creates_a_database(database: SqlServer, tmp_path: Path) -> None:
+    def created(_: int) -> bool:
+        found = mg.catalog(database.uri, options=_options(database, tmp_path))
+        ready.wait()
+        try:
+            found.create_database("raced")
+        except AlreadyExistsError:
+            return False
+        found.create_database("raced", if_not_exists=True)
+        return True
+
+    mg.catalog(database.uri, options=_options(database, tmp_path))  # creates the tables of the catalog
+    ready = threading.Barrier(6)
+    with ThreadPoolExecutor(6) as pool:
+        assert sorted(pool.map(created, range(6))) == [False] * 5 + [True]
+
+
+def test_a_database_with_an_emoji_is_dropped(catalog: mg.Catalog) -> None:
+    catalog.create_database("emoji\U0001f600")
+    catalog.create_table("emoji\U0001f600.t\U0001f600", SCHEMA)
+    catalog.drop_database("emoji\U0001f600", cascade=True)
+    assert catalog.list_databases() == ["shop"]
+    catalog.create_database("emoji\U0001f600")
+    catalog.drop_database("emoji\U0001f600")
+    assert catalog.list_databases() == ["shop"]
 
 
 def test_files_without_a_row_are_no_table(catalog: mg.Catalog, tmp_path: Path) -> None:

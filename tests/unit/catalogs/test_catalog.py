@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import shutil
+import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
@@ -638,3 +639,18 @@ def test_listeners_are_told_of_every_way_in_which_tables_come_and_go(
     ):
         catalog.rename_table("db.clone", "db.other")
     assert told == [("renaming", "db.clone", "db.other"), ("renaming", "db.other", "db.clone")]
+
+
+def test_of_racing_calls_one_creates_a_database(tmp_path: Path) -> None:
+    def created(_: int) -> bool:
+        catalog = mg.catalog(tmp_path / "raced")
+        ready.wait()
+        try:
+            catalog.create_database("shop")
+        except AlreadyExistsError:
+            return False
+        return True
+
+    ready = threading.Barrier(8)
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(created, range(8))) == [False] * 7 + [True]
