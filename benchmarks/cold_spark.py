@@ -1,7 +1,8 @@
 """First work of fresh Spark sessions, local[2]: `python -m benchmarks.cold_spark`.
 
-Every figure is of a fresh process with a fresh JVM, with bytecode from an earlier run. The clock starts when the session
-is there: what follows starts Spark's Python processes, which import what they run. CPU seconds are of all processes.
+Every figure is of a fresh process with a fresh JVM, with bytecode from an earlier run. The clock starts when the
+session is there: what follows starts Spark's Python processes, which import what they run. CPU seconds are of all
+processes.
 
     first task     floor of the write: `mapInArrow` with a function that returns its batches
     first write    `ms.write` of 1,000 rows into a new key table of 4 buckets
@@ -76,11 +77,13 @@ def _noop_sink(spark: Any, folder: Path) -> dict[str, float]:
     spark.dataSource.register(Noop)
     frame = _frame(spark, folder)
     return _timed(
-        lambda: frame.writeStream.format("nothing")
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-        .awaitTermination()
+        lambda: (
+            frame.writeStream.format("nothing")
+            .option("checkpointLocation", str(folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+            .awaitTermination()
+        )
     )
 
 

@@ -171,8 +171,8 @@ class MerganserSource(DataSource):  # type: ignore[misc]
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of a stream; this checks the schema against the table."""
+        from merganser.spark.sink_writer import Held, sink_of
         from merganser.spark.stream_sink import request_of as sink_request_of
-        from merganser.spark.stream_sink import sink_of
 
         options = self.options
         _check_use(options, _OF_READS, "reads. Nothing was started")
@@ -196,7 +196,7 @@ class MerganserSource(DataSource):  # type: ignore[misc]
             compaction=options.get("compaction"),
             checkpoint=options.get("checkpointlocation"),
         )
-        return sink_of(request, schema, rows)
+        return sink_of(Held.of(request), schema, rows)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return the writer of rows of a schema; this checks the schema against the table."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-import pickle
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,9 +29,7 @@ from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
-from pyspark.sql.types import StructType
 
 from merganser.commit.log import batch_name
 from merganser.commit.message import CommitMessage
@@ -53,9 +50,9 @@ from merganser.spark.checkpoint import Checkpoint, watermark_of
 from merganser.spark.jobs import NUMBERS, OUTCOME_SCHEMA, batch_of, in_tasks
 from merganser.spark.names import spelling_of
 from merganser.spark.pythons import warn_of_other_python
+from merganser.spark.sink_writer import QUERY_ID, sink_class
 from merganser.spark.types import arrow_schema_of
 from merganser.spark.watch import OBSERVED, show
-from merganser.spark.workers import settle
 from merganser.storage.env import Env
 from merganser.storage.open import storage_beside
 from merganser.storage.process import process_env
@@ -69,19 +66,12 @@ from merganser.write.writer import arrives, takes_any_order
 if TYPE_CHECKING:
     from merganser.handle.dead_letters import DeadLetters
 
-try:
-    from pyspark.sql.datasource import DataSourceStreamArrowWriter
-except ImportError:  # Spark 4.0 hands over rows one by one
-    DataSourceStreamArrowWriter = None
-
-QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 FROM: Final = internal_name("from")
 """Column with the number of the task that a row comes from: rows of one task keep their order in a shuffle."""
 COMPACTIONS: Final = ("inline", "beside", "none")
 _ARRIVAL: Final = internal_name("arrival")
 _ROWS_PER_TASK: Final = 1 << 40
-_ROWS_AT_ONCE: Final = 1 << 16
 _BATCH_RECORDS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 _log = logging.getLogger(__name__)
@@ -290,14 +280,6 @@ class SinkRequest:
 
 
 _lock: Final = threading.Lock()
-
-
-@dataclass
-class Written(WriterCommitMessage):  # type: ignore[misc]
-    """What a task wrote for the query `query`."""
-
-    query: str
-    outcomes: tuple[Outcome, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -547,18 +529,7 @@ def sink_writer(
         sink: a name that no other sink of the session has.
         mode, checkpoint, name: as for `write_stream`.
     """
-
-    class Registered(RequestSink):
-        """The sink in this session."""
-
-        def __new__(cls, options: dict[str, str]) -> RequestSink:  # type: ignore[misc]
-            return RequestSink(request, options)  # the sink itself, since this class cannot be pickled by its name
-
-        @classmethod
-        def name(cls) -> str:
-            return sink
-
-    messages.sparkSession.dataSource.register(Registered)
+    messages.sparkSession.dataSource.register(sink_class(sink, request))
     writer = messages.writeStream.format(sink).outputMode(mode)
     if checkpoint is not None:
         writer = writer.option("checkpointLocation", checkpoint)
@@ -622,52 +593,16 @@ def triggered(writer: DataStreamWriter, trigger: str | Mapping[str, Any] | None,
     return triggered(writer, {"processingTime": trigger}, action)
 
 
-class _Sink:
-    """What all stream writers do; tasks write, one process commits.
+def outcome_of(request: BatchRequest, tables: Iterator[pa.Table], rows: pa.Schema, *, skipped: int) -> Outcome:
+    """Write the rows of a task that come as they are to be written; return its outcome.
 
     Args:
-        request: what is written.
-        schema: of the rows as they come.
-        rows: the Arrow schema of the rows with the names of the table at every depth; None: the rows are outcomes of
-            tasks that have written the files.
+        rows: their Arrow schema with the names of the table at every depth.
+        skipped: numbers of arrival that earlier tasks may use.
     """
-
-    def __init__(self, request: BatchRequest, schema: StructType, rows: pa.Schema | None) -> None:
-        self._request = request
-        self._schema = schema
-        self._rows = rows
-
-    def written(self, tables: Iterator[pa.Table]) -> Written:
-        context = TaskContext.get()
-        assert context is not None
-        query = context.getLocalProperty(QUERY_ID)
-        if self._rows is None:
-            found = [value for rows in tables for value in rows.column(0).to_pylist()]
-            outcomes = tuple(pickle.loads(bytes(value)) for value in found)
-        else:
-            assert isinstance(self._request, SinkRequest)
-            task = StreamTask(self._request, arranged=False)
-            skipped = context.partitionId() * (1 << 32)
-            filled = (with_names(rows, self._rows) for rows in tables if rows.num_rows)
-            outcomes = (task.run(filled, skipped=skipped),)
-        settle()
-        return Written(query, outcomes)
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Make a micro-batch one commit, unless it is one already."""
-        written = [message for message in messages if isinstance(message, Written)]
-        if written:
-            self._request.commit(written[0].query, batchId, _outcomes(written))
-        settle()
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Remove the files that tasks wrote, if some tasks failed; else a snapshot may name them."""
-        if None in messages:
-            self._request.remove(_outcomes([message for message in messages if isinstance(message, Written)]))
-
-
-def _outcomes(written: Sequence[Written]) -> list[Outcome]:
-    return [outcome for message in written for outcome in message.outcomes]
+    assert isinstance(request, SinkRequest)
+    filled = (with_names(each, rows) for each in tables if each.num_rows)
+    return StreamTask(request, arranged=False).run(filled, skipped=skipped)
 
 
 def kept_of(outcomes: Iterable[Outcome]) -> list[str]:
@@ -678,39 +613,6 @@ def kept_of(outcomes: Iterable[Outcome]) -> list[str]:
 def _files(outcomes: Sequence[Outcome], *, letters: bool = False) -> list[CommitMessage]:
     """Return the files that tasks wrote to the table, or to that of dead letters."""
     return [file for outcome in outcomes if isinstance(outcome, LettersOutcome) == letters for file in outcome.messages]
-
-
-class RowSink(_Sink, DataSourceStreamWriter):  # type: ignore[misc]
-    """A sink of Spark 4.0, which hands over rows one by one."""
-
-    def write(self, iterator: Iterator[Any]) -> Written:
-        return self.written(self._tables(iterator))
-
-    def _tables(self, rows: Iterator[Any]) -> Iterator[pa.Table]:
-        schema = arrow_schema_of(self._schema)
-        held: list[dict[str, Any]] = []
-        for row in rows:
-            held.append(dict(zip(schema.names, row.asDict(recursive=True).values(), strict=True)))
-            if len(held) == _ROWS_AT_ONCE:
-                yield pa.Table.from_pylist(held, schema)
-                held = []
-        if held:
-            yield pa.Table.from_pylist(held, schema)
-
-
-if DataSourceStreamArrowWriter is not None:
-
-    class ArrowSink(_Sink, DataSourceStreamArrowWriter):  # type: ignore[misc]
-        """A sink of newer versions of Spark."""
-
-        def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-            return self.written(pa.Table.from_batches([batch]) for batch in iterator)
-
-
-def sink_of(request: BatchRequest, schema: StructType, rows: pa.Schema | None = None) -> DataSourceStreamWriter:
-    """Return the writer of a stream for this version of Spark; arguments as of `_Sink`."""
-    kind = RowSink if DataSourceStreamArrowWriter is None else ArrowSink
-    return kind(request, schema, rows)
 
 
 def request_of(
@@ -784,19 +686,6 @@ def letters_request(letters: Table, user: str) -> SinkRequest:
         checkpoint=None,
     )
     return replace(request, user=user)
-
-
-class RequestSink(DataSource):  # type: ignore[misc]
-    """The sink of one query: it holds the tables themselves, and no option that Spark would show."""
-
-    def __init__(self, request: BatchRequest, options: Mapping[str, str]) -> None:
-        super().__init__(dict(options))
-        self._request = request
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        request = self._request.with_checkpoint(self.options.get("checkpointlocation"))
-        settle()  # Spark asks a process for the writer of each batch
-        return sink_of(request, schema)
 
 
 def _check_repeat(transaction: Transaction, batch: int) -> None:
