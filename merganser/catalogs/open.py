@@ -114,6 +114,8 @@ def _url(uri: str, given: Options, what: str) -> sa.URL:
     import sqlalchemy as sa  # noqa: PLC0415 - an extra
 
     try:
+        if uri == "jdbc:sqlite:":
+            raise ValueError("it names no file")  # SQLite would keep all in memory, per connection
         if uri.startswith("jdbc:sqlite:"):
             url = sa.URL.create("sqlite", database=uri.removeprefix("jdbc:sqlite:"))
         elif uri.startswith(_JDBC):

@@ -21,6 +21,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -28,10 +29,13 @@ from urllib.parse import parse_qsl
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.options.catalog import URI, WAREHOUSE
 from merganser.options.secrets import is_secret
+from merganser.storage.local import LocalStorage
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 KEYRING: Final = "keyring:"
+_NEAR: Final = 0.7
+"""Minimum likeness of a text to the name of a profile that it may have been meant for: "prdo" is 0.75 like "prod"."""
 
 
 @dataclass(frozen=True)
@@ -92,31 +96,62 @@ def profiles_path() -> Path:
     return Path(asked) if asked else Path.home() / ".merganser" / "catalogs.toml"
 
 
-def profiles() -> list[Profile]:
-    """Return all profiles, in the order of the file.
+def profiles() -> dict[str, Profile | InvalidInputError]:
+    """Return all profiles by name, in the order of the file; in place of one that cannot be used, what is wrong.
 
     Raises:
-        InvalidInputError: the file is no TOML, or a section is no catalog; or it holds a secret in clear.
+        InvalidInputError: the file is no TOML.
     """
+    found: dict[str, Profile | InvalidInputError] = {}
+    for name, section in _sections().items():
+        try:
+            found[name] = _profile(name, section, profiles_path())
+        except InvalidInputError as error:
+            found[name] = error
+    return found
+
+
+def _sections() -> dict[str, Any]:
     path = profiles_path()
     try:
-        sections = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        return []
+        return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidInputError(f"cannot read the catalogs in '{path}': {error}.", path=str(path)) from error
-    return [_profile(name, section, path) for name, section in sections.items()]
 
 
 def profile_of(name: str) -> Profile | None:
     """Return the profile of a name; None: there is none, or the text is a path or an address.
 
+    A fault of another profile is none of this one.
+
     Raises:
-        InvalidInputError: see `profiles`.
+        InvalidInputError: the file is no TOML, or the section is no catalog, or it holds a secret in clear.
     """
     if _NAME.fullmatch(name) is None:
         return None
-    return next((one for one in profiles() if one.name == name), None)
+    found = profiles().get(name)
+    if isinstance(found, InvalidInputError):
+        raise found
+    return found
+
+
+def check_is_no_profile(name: str) -> None:
+    """Refuse a text that is almost the name of a profile, unless it is a directory.
+
+    Raises:
+        InvalidInputError: it is almost a name. It would be a new, empty warehouse in the working directory.
+    """
+    if _NAME.fullmatch(name) is None:
+        return
+    near = get_close_matches(name, list(_sections()), n=1, cutoff=_NEAR)
+    if near and name not in {each.name for each in LocalStorage().list(os.getcwd()) if each.is_directory}:
+        raise InvalidInputError(
+            f"there is no catalog '{name}' in '{profiles_path()}', and no such directory. Did you mean '{near[0]}'? "
+            f"Write './{name}' for a new directory. Nothing was opened.",
+            name=name,
+        )
 
 
 def keyring_of(what: str) -> Any:
@@ -140,6 +175,9 @@ def _profile(name: str, section: object, path: Path) -> Profile:
         raise InvalidInputError(f"{what}: a name has letters, digits, '-' and '_'.", path=str(path))
     if not isinstance(section, dict):
         raise InvalidInputError(f"{what}: write its options below a line [{name}].", path=str(path))
+    for key in (URI.key, WAREHOUSE.key):
+        if not isinstance(section.get(key, ""), str | dict):
+            raise InvalidInputError(f"{what}: '{key}' is {section[key]!r:.50}. Give text.", option=key, path=str(path))
     options = dict(_texts(section, "", what))
     if WAREHOUSE.key not in options and URI.key not in options:
         raise InvalidInputError(f"{what}: it has neither '{WAREHOUSE.key}' nor '{URI.key}'.", path=str(path))

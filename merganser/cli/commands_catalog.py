@@ -20,10 +20,11 @@ def catalogs() -> None:
     They stand in ~/.merganser/catalogs.toml, or in the file that the variable MERGANSER_CATALOGS names.
     """
     from merganser.catalogs.open import without_password
-    from merganser.catalogs.profiles import profiles, profiles_path
+    from merganser.catalogs.profiles import Profile, profiles, profiles_path
     from merganser.cli import render
     from merganser.options.catalog import METASTORE, WAREHOUSE
 
+    found = profiles()
     rows = [
         [
             one.name,
@@ -31,8 +32,10 @@ def catalogs() -> None:
             without_password(one.address),
             without_password(one.options.get(WAREHOUSE.key, "")),
         ]
-        for one in profiles()
+        for one in found.values()
+        if isinstance(one, Profile)
     ]
+    rows += [[name, "", one.message, ""] for name, one in found.items() if not isinstance(one, Profile)]
     headings = ["catalog", "metastore", "address", "warehouse"]
     render.list_of(rows, headings, right=(), none=f"no catalogs in {profiles_path()}")
 
@@ -48,7 +51,7 @@ def login(name: Annotated[str, typer.Argument(metavar="CATALOG", help="Its name.
 
     found = profile_of(name)
     if found is None:
-        raise NotFoundError(f"there is no catalog '{name}'. {did_you_mean(name, [one.name for one in profiles()])}")
+        raise NotFoundError(f"there is no catalog '{name}'. {did_you_mean(name, list(profiles()))}")
     asked = {key: text.removeprefix(KEYRING) for key, text in found.options.items() if text.startswith(KEYRING)}
     if not asked:
         print(f"'{name}' has no option that says '{KEYRING}...': nothing to keep")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from merganser.catalogs.catalog import Catalog, open_catalog
 from merganser.catalogs.open import metastore_of
-from merganser.catalogs.profiles import profile_of
+from merganser.catalogs.profiles import check_is_no_profile, profile_of
 from merganser.errors import InvalidInputError, NotFoundError, a_type
 from merganser.handle.base import READ_ARGUMENTS
 from merganser.handle.table import Table, open_table
@@ -53,8 +53,11 @@ def catalog(
     """
     text = _path(warehouse, "cannot open a catalog: warehouse")
     given = _options(options, f"cannot open the warehouse '{text}'")
-    if isinstance(warehouse, str) and (profile := profile_of(text)) is not None:
-        text, given = profile.address, {**profile.opened(), **given}
+    if isinstance(warehouse, str):
+        if (profile := profile_of(text)) is not None:
+            text, given = profile.address, {**profile.opened(), **given}
+        else:
+            check_is_no_profile(text)
     check_catalog_keys(given, what=f"cannot open the warehouse '{text}'")
     defaults = table_defaults(given)
     check_keys(defaults)

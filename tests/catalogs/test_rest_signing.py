@@ -20,7 +20,7 @@ import pytest
 
 import merganser as mg
 from merganser import errors as e
-from merganser.catalogs.profiles import profiles
+from merganser.catalogs.profiles import profile_of, profiles
 from merganser.catalogs.rest_signing import signer_of
 from merganser.options.option import Options
 from merganser.storage.retries import MACHINE
@@ -169,11 +169,11 @@ def test_a_profile_names_what_is_no_secret(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("MERGANSER_CATALOGS", str(file))
     head = '[dlf]\nuri = "http://127.0.0.1:1"\nwarehouse = "w"\n"token.provider" = "dlf"\n'
     file.write_text(f'{head}dlf.token-path = "/keys"\ndlf.token-loader = "local_file"\ndata-token.enabled = true\n')
-    assert profiles()[0].options["token.provider"] == "dlf"
+    assert profiles()["dlf"].options["token.provider"] == "dlf"
     for key in ("token", "dlf.security-token", "dlf.access-key-secret", "dlf.access-key-id"):
         file.write_text(f'{head}{key} = "x"\n')
         with pytest.raises(e.InvalidInputError, match=f"'{key}' holds a secret in clear"):
-            profiles()
+            profile_of("dlf")
 
 
 def test_the_address_says_region_and_algorithm() -> None:

@@ -181,9 +181,9 @@ def options_page() -> str:
         "",
         *_wrapped(
             "For `merganser.catalog(..., options={...})`, `merganser.table(..., options={...})`, `--store` on the "
-            "command line, and the data source on Spark. No table stores them. A misspelt option is an error. "
-            "Options of other engines, such as `fs.s3a.endpoint`, have no effect. Values that you do not give come "
-            "from the environment."
+            "command line, and the data source on Spark. No table stores them. A key that looks like a misspelt option "
+            "of this list is an error. Other keys, such as `fs.s3a.endpoint` of another engine, have no effect. Values "
+            "that you do not give come from the environment."
         ),
         "",
         "| option | value | default | meaning |",

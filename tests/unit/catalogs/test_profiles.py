@@ -99,7 +99,6 @@ s3.secret-key = "keyring:prod"
         ('[prod]\nuri = "jdbc:postgresql://u:hidden@h/x"\nwarehouse = "w"', "'uri' holds a password in clear"),
         ('[prod]\nuri = "jdbc:mysql://h/x?password=hidden"\nwarehouse = "w"', "'uri' holds a password in clear"),
         ('[prod]\nwarehouse = "s3://key:hidden@b/x"', "'warehouse' holds a password in clear"),
-        ('["a b"]\nwarehouse = "w"', "letters"),
         ('[prod]\nwarehouse = ["w"]', "Give text"),
     ],
 )
@@ -129,5 +128,38 @@ warehouse = "s3://key:${PROD_PASSWORD}@b/x"
 
 
 def test_without_a_file_there_are_no_names(file: Path) -> None:
-    assert profiles() == []
+    assert profiles() == {}
     assert mg.catalog("prod").warehouse == str(Path("prod").absolute())
+
+
+def test_a_fault_of_a_profile_is_its_own(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = '[bad]\nwarehouse = "x"\ntoken = "hidden"\n["a b"]\nwarehouse = "w"\n[5]\nwarehouse = 5\n'
+    file.write_text(f'{bad}[good]\nwarehouse = "{tmp_path}/w"\n')
+    assert mg.catalog("good").warehouse == f"{tmp_path}/w"
+    for name, said in {"bad": "'token' holds a secret in clear", "5": "'warehouse' is 5. Give text."}.items():
+        with pytest.raises(InvalidInputError, match=said):
+            mg.catalog(name)
+    assert _run(["catalogs"]) == 0
+    shown = capsys.readouterr().out
+    assert f"{tmp_path}/w" in shown
+    assert "holds a secret" in shown
+    assert "a name has letters" in shown
+    assert "hidden" not in shown
+
+
+def test_a_text_that_is_almost_a_name_is_refused(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file.write_text('[prod]\nwarehouse = "w"\n')
+    with pytest.raises(InvalidInputError, match=r"there is no catalog 'prdo' .* Did you mean 'prod'\? Write './prdo'"):
+        mg.catalog("prdo")
+    assert _run(["databases", "--catalog", "prdo"]) != 0
+    assert mg.catalog("./prdo").warehouse == str(tmp_path / "prdo")
+    assert mg.catalog("warehouse").warehouse == str(tmp_path / "warehouse")
+    (tmp_path / "prdo").mkdir()
+    assert mg.catalog("prdo").warehouse == str(tmp_path / "prdo")
+
+
+def test_an_address_of_sqlite_names_a_file(tmp_path: Path) -> None:
+    pytest.importorskip("sqlalchemy")
+    with pytest.raises(InvalidInputError, match="Write jdbc:sqlite:/path"):
+        mg.catalog("jdbc:sqlite:", options={"warehouse": str(tmp_path)})
