@@ -244,7 +244,9 @@ def _computed(given: Mapping[str, Any], fields: Sequence[t.Field], key: Sequence
         raise _wrong("computed", value, "No column of the primary key would come from the records.")
     setting = Setting(timezone=given.get("time_zone", "UTC"))
     return {
-        column: parse_projection(text, others, setting=setting).assigned_to(by_name[column].type.with_nullable(True))
+        column: parse_projection(text, others, setting=setting).assigned_to(
+            by_name[column].type.with_nullable(True), setting.zone
+        )
         for column, text in value.items()
     }
 

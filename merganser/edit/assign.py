@@ -244,7 +244,7 @@ def _value(text: Any, field: t.Field, action: str, setting: Setting, among: Sequ
         )
     try:
         value = text if isinstance(text, Projection) else parse_projection(text, among, setting=setting)
-        return value.assigned_to(field.type)
+        return value.assigned_to(field.type, setting.zone)
     except InvalidInputError as error:
         raise _no_value(action, field.name, error) from error
 

@@ -458,7 +458,7 @@ class Merge:
         other columns are joined too, a row may meet none because of these, although its key is there.
         """
         joined = {
-            field.name: value.assigned_to(field.type)
+            field.name: value.assigned_to(field.type, self._setting.zone)
             for field, value in self._on.pairs
             if _stays(value.type, field.type)
         }

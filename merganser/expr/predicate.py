@@ -20,7 +20,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.expr import build, tree
+from merganser.expr import build, tree, zones
 from merganser.expr.compare import stored_values
 from merganser.expr.compute import can_fail, evaluate
 from merganser.expr.tree import Value
@@ -60,17 +60,21 @@ class Projection:
         """
         return evaluate(self.expression, table)
 
-    def assigned_to(self, kind: t.DataType) -> Projection:
+    def assigned_to(self, kind: t.DataType, zone: str | None) -> Projection:
         """Return the same value in the type of a column it is stored in.
 
         Numbers become other numbers, dates and timestamps each other, and all of them text; a value that does not
         fit is an error when evaluated. Text becomes something else only if it is a literal. The length of CHAR,
         VARCHAR and BINARY is not checked here.
 
+        Args:
+            kind: the type of the column.
+            zone: the time zone in which instants have a date, a wall clock and a text; None: UTC.
+
         Raises:
             InvalidInputError: the value's type cannot be stored in a column of that type.
         """
-        return Projection(build.assigned(self.expression, kind))
+        return Projection(zones.assigned(self.expression, kind, zone))
 
     def __str__(self) -> str:
         """Return SQL text that parses back to an equal projection."""

@@ -27,7 +27,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.tokens import Token, TokenType
 
 from merganser.errors import InvalidInputError
-from merganser.expr import build, setting
+from merganser.expr import build, setting, zones
 from merganser.expr.compare import integers
 from merganser.expr.compute import evaluate
 from merganser.expr.functions import call
@@ -474,7 +474,7 @@ class _Binder:
         if name in ("TIMESTAMP", "TIMESTAMPTZ") and zoned(text):
             kind = t.LocalZonedTimestamp(9)
         if isinstance(kind, t.LocalZonedTimestamp):
-            return self._instant_of(text)
+            return zones.instant_of(text, self.zone)
         shown = from_text(text, kind)
         if self.zone is None or name not in ("TIMESTAMP", "TIMESTAMPTZ"):
             return shown
@@ -482,31 +482,9 @@ class _Binder:
 
     # time zones
 
-    def _instant_of(self, text: str) -> Literal:
-        """Return the instant that text names, in the zone of the setting where the text names none."""
-        if self.zone is None or zoned(text):
-            return from_text(text, t.LocalZonedTimestamp(9))
-        return setting.instant(from_text(text, t.Timestamp(9)), self.zone)
-
     def _wall(self, node: exp.Expression) -> Expression:
         """Return the bound form of a node, an instant as what clocks in the zone show."""
-        return self._shown(self.bind(node))
-
-    def _shown(self, item: Expression) -> Expression:
-        if self.zone is None or not isinstance(item.type, t.LocalZonedTimestamp):
-            return item
-        if isinstance(item, Literal):
-            return setting.wall_clock(item, self.zone)
-        return call("wall_clock", [item, Literal(self.zone, t.string())])
-
-    def _moment(self, item: Expression) -> Expression:
-        """Return a date or timestamp as an instant, and others as they are."""
-        if self.zone is None or not isinstance(item.type, t.Date | t.Timestamp):
-            return item
-        if isinstance(item, Literal):
-            return setting.instant(item, self.zone)
-        shown = build.cast(item, t.Timestamp(0)) if isinstance(item.type, t.Date) else item
-        return call("instant_at", [shown, Literal(self.zone, t.string())])
+        return zones.shown(self.bind(node), self.zone)
 
     def _aligned(self, nodes: Sequence[exp.Expression]) -> list[Expression]:
         """Return the bound forms of nodes that meet each other: all instants, or none.
@@ -520,10 +498,10 @@ class _Binder:
         others = [item for item in items if isinstance(item.type, t.Date | t.Timestamp)]
         instants = [item for item in items if isinstance(item.type, t.LocalZonedTimestamp)]
         if all(map(self._is_shown_first, instants)) and not all(isinstance(item, Literal) for item in others):
-            return [self._shown(item) for item in items]
+            return [zones.shown(item, self.zone) for item in items]
         return [
-            self._instant_of(str(item.value)) if isinstance(item, Literal) and build.is_text_literal(item)
-            else self._moment(item)
+            zones.instant_of(str(item.value), self.zone) if isinstance(item, Literal) and build.is_text_literal(item)
+            else zones.moment(item, self.zone)
             for item in items
         ]  # fmt: skip
 
@@ -536,19 +514,7 @@ class _Binder:
 
     def _to(self, item: Expression, kind: t.DataType) -> Expression:
         """Return CAST(item AS kind)."""
-        if self.zone is not None:
-            if isinstance(kind, t.LocalZonedTimestamp):
-                if isinstance(item, Literal) and build.is_text_literal(item):
-                    item = self._instant_of(str(item.value))
-                elif isinstance(item.type, t.Char | t.VarChar):
-                    raise InvalidInputError(
-                        f"cannot CAST {sql(item)} AS {kind} in the time zone {self.zone}: this is supported in UTC "
-                        "only. CAST it AS TIMESTAMP_NTZ, if the texts name no offset."
-                    )
-                item = self._moment(item)
-            else:
-                item = self._shown(item)
-        return _folded(build.cast(item, kind))
+        return _folded(zones.cast(item, kind, self.zone))
 
     # times
 
@@ -595,7 +561,7 @@ class _Binder:
         """Return a date or timestamp plus months, days and then the rest; days are those of the zone."""
         days = int(micros / DAY_MICROS) * DAY_MICROS
         if self.zone is not None and isinstance(item.type, t.LocalZonedTimestamp) and (months or days):
-            item = self._moment(_plus(self._shown(item), months, days))
+            item = zones.moment(_plus(zones.shown(item, self.zone), months, days), self.zone)
             months, micros = 0, micros - days
         return _plus(item, months, micros) if months or micros else item
 

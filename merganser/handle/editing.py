@@ -140,9 +140,11 @@ class EditVerbs(TableBase):
         """Give rows new values as one commit.
 
         Args:
-            where, commit_user, identifier, timezone, changes: see `delete`.
+            where, commit_user, identifier, changes: see `delete`.
             set: SQL text by column: {"amount": "0", "x": "x + 1"}. Each value is computed from the row as it was. Key
                 and partition columns stay as they are.
+            timezone: the time zone of texts in `where` and `set`, and the zone in which an instant has a date, a wall
+                clock and a text where it is stored in a column of another type; see `read`.
 
         Returns:
             The snapshot; its `rows_updated` says how many rows are not what they were. None if no row changes; see

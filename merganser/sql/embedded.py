@@ -11,7 +11,6 @@ from sqlglot import exp
 from merganser.catalogs.definitions import View
 from merganser.codec.binary_row import arrow_to_stored
 from merganser.errors import InvalidInputError, UnsupportedError
-from merganser.expr import build
 from merganser.expr.predicate import Projection
 from merganser.expr.setting import Setting
 from merganser.expr.tree import Column, Null
@@ -215,7 +214,7 @@ def batches_assigned(relation: Relation, columns: Sequence[Assigned], state: Sta
 
 
 def _cast(relation: Relation, column: Assigned, state: State) -> Any:
-    field = column.field
+    field, zone = column.field, setting_of(state).zone
     kind = field.type.with_nullable(True)
     target = arrow_type(kind)
     if column.source is None:
@@ -231,8 +230,8 @@ def _cast(relation: Relation, column: Assigned, state: State) -> Any:
     except InvalidInputError as error:
         raise _not_written(what, error, field) from error
     if _nested(kind) or _nested(given):
-        return lambda batch: _nested_cast(batch.column(position), given, field)
-    projection = Projection(build.assigned(Column((name,), given), kind))
+        return lambda batch: _nested_cast(batch.column(position), given, field, zone)
+    projection = Projection(Column((name,), given)).assigned_to(kind, zone)
 
     def cast(batch: pa.RecordBatch) -> Any:
         try:
@@ -283,14 +282,14 @@ def _nested(kind: t.DataType) -> bool:
     return isinstance(kind, t.Array | t.Map | t.Row | t.Multiset | t.Vector)
 
 
-def _nested_cast(values: pa.Array, given: t.DataType, field: t.Field) -> pa.Array:
+def _nested_cast(values: pa.Array, given: t.DataType, field: t.Field, zone: str | None) -> pa.Array:
     try:
-        return _stored(values, given, field.type.with_nullable(True))
+        return _stored(values, given, field.type.with_nullable(True), zone)
     except (InvalidInputError, pa.ArrowException) as error:
         raise _not_written(f"cannot write column '{field.name}'", error, field) from error
 
 
-def _stored(values: pa.Array, given: t.DataType, kind: t.DataType) -> pa.Array:
+def _stored(values: pa.Array, given: t.DataType, kind: t.DataType, zone: str | None) -> pa.Array:
     """Return nested values in another type: each value inside is cast, the fields of rows by their position."""
     target = arrow_type(kind)
     if values.null_count == len(values):
@@ -298,7 +297,7 @@ def _stored(values: pa.Array, given: t.DataType, kind: t.DataType) -> pa.Array:
     match given, kind:
         case t.Row(fields=fields), t.Row(fields=wanted):
             inner = [
-                _stored(part, field.type, to.type)
+                _stored(part, field.type, to.type, zone)
                 for part, field, to in zip(values.flatten(), fields, wanted, strict=True)
             ]
             return pa.StructArray.from_arrays(inner, fields=list(target), mask=values.is_null())
@@ -306,16 +305,16 @@ def _stored(values: pa.Array, given: t.DataType, kind: t.DataType) -> pa.Array:
             values = _compact(values)
             keys, items = (kind.key, kind.value) if isinstance(kind, t.Map) else (kind.element, t.Int())
             return pa.MapArray.from_arrays(
-                values.offsets, _stored(values.keys, given.key, keys),
-                _stored(values.items, given.value, items), type=target, mask=values.is_null(),
+                values.offsets, _stored(values.keys, given.key, keys, zone),
+                _stored(values.items, given.value, items, zone), type=target, mask=values.is_null(),
             )  # fmt: skip
         case t.Array(), t.Array():
             values = _compact(values)
-            inside = _stored(values.values, given.element, kind.element)
+            inside = _stored(values.values, given.element, kind.element, zone)
             return pa.ListArray.from_arrays(values.offsets.cast(pa.int32()), inside, type=target, mask=values.is_null())
     if _nested(given) or _nested(kind):
         return _same(values, target)
-    cast = Projection(build.assigned(Column(("value",), given), kind))
+    cast = Projection(Column(("value",), given)).assigned_to(kind, zone)
     return _same(cast.evaluate(pa.table({"value": values})), target)
 
 

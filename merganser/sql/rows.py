@@ -6,8 +6,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final
 
+import pyarrow as pa
 from sqlglot import exp
 
 from merganser.commit.turns import COMPUTED, WRITTEN, in_rounds
@@ -22,6 +24,7 @@ from merganser.options.write import DYNAMIC_PARTITION_OVERWRITE
 from merganser.rules.compacting import hides_level_0
 from merganser.scan.rows import counted
 from merganser.schema import types as t
+from merganser.schema.literals import default_value
 from merganser.sql import statements as s
 from merganser.sql.calls import changed, with_session
 from merganser.sql.dialect import Queries
@@ -117,7 +120,12 @@ def _static(state: State, table: Table, statement: s.Insert) -> dict[str, Any]:
     named = spelled_spec(table, statement.partition)
     _check_partition(table, named)
     what = f"cannot write to '{table.name}'"
-    spec = {name: value_of(value, Setting(state.zone), what) for name, value in named.items() if value is not None}
+    setting = Setting(state.zone)
+    spec = {name: value_of(value, setting, what) for name, value in named.items() if value is not None}
+    for name, value in spec.items():
+        zoned = isinstance(table.schema.field(name).type, t.LocalZonedTimestamp)
+        if zoned and isinstance(value, datetime) and value.tzinfo is None:
+            spec[name] = value.replace(tzinfo=setting.tzinfo)
     table.stored_specs([spec], "write to")
     return spec
 
@@ -345,7 +353,11 @@ def _default_of(field: t.Field | None, value: exp.Expression) -> exp.Expression:
         return value
     if field is None or field.default is None:
         return exp.Null()
-    return exp.Cast(this=exp.Literal.string(field.default), to=exp.DataType.build(str(field.type), dialect="spark"))
+    text = field.default
+    if isinstance(field.type, t.LocalZonedTimestamp):  # the text means UTC, in whatever zone the statement runs
+        instant = default_value(field)
+        text = f"{instant.cast(pa.timestamp(instant.type.unit)).cast(pa.string()).as_py()}Z"
+    return exp.Cast(this=exp.Literal.string(text), to=exp.DataType.build(str(field.type), dialect="spark"))
 
 
 def _text(tree: exp.Expression, statement: s.Delete | s.Update) -> str:

@@ -28,6 +28,8 @@ import merganser.spark as ms
 from merganser.spark import scan as scans
 from merganser.spark import sql as spark_sql
 from tests.conformance.quick import quick_options
+from tests.unit.sql.stored import literals, seen
+from tests.unit.sql.test_stored_zones import DOORS, OF_LITERALS, stored
 
 pytestmark = pytest.mark.spark
 
@@ -602,3 +604,31 @@ def test_updates_and_deletes_know_the_functions_of_select(
     session.sql("UPDATE t SET n = n & 4 WHERE k = 2")
     session.sql("DELETE FROM t WHERE lpad(CAST(n AS STRING), 2, '0') = '07'")
     assert rows(session.sql("SELECT * FROM t")) == [(1, "bbc", 9), (2, "xyz", 4)]
+
+
+@pytest.mark.parametrize("by_tasks", [False, True], ids=["driver", "tasks"])
+@pytest.mark.parametrize(("given", "kind"), [("TIMESTAMP_NTZ", "TIMESTAMP"), ("TIMESTAMP", "TIMESTAMP_NTZ")])
+def test_times_are_stored_in_the_zone_of_the_session(
+    spark: SparkSession,
+    session: Any,
+    catalog: mg.Catalog,
+    monkeypatch: pytest.MonkeyPatch,
+    given: str,
+    kind: str,
+    by_tasks: bool,
+) -> None:
+    if by_tasks:
+        monkeypatch.setattr(spark_sql, "_LOCAL_BYTES", -1)
+    session.sql("SET timezone = 'Europe/Berlin'")
+    listed = ", ".join(f"CAST({text} AS {kind}) AS v{i}" for i, text in enumerate(literals(given)))
+    wanted = [seen(column)[0] for column in spark.sql(f"SELECT {listed}").toArrow().columns]
+    doors = ["INSERT OVERWRITE of columns", "UPDATE to columns", "UPDATE to subqueries", "MERGE that updates"]
+    for name in [*doors, "MERGE that inserts by name", "UPDATE to literals"]:
+        found = stored(session.sql, lambda t: catalog.table(f"shop.{t}"), (DOORS | OF_LITERALS)[name], given, kind)
+        assert (name, found) == (name, wanted)
+        for table in session.sql("SHOW TABLES").collect():
+            session.sql(f"DROP TABLE {table.tableName}")
+    session.sql("CREATE TABLE t (id INT, z TIMESTAMP_LTZ(6), PRIMARY KEY (id) NOT ENFORCED)")
+    session.sql("INSERT INTO t (id) VALUES (1)")
+    session.sql("UPDATE t SET z = '2026-01-01 12:00:00'")
+    assert seen(catalog.table("shop.t").read().to_arrow().column("z")) == ["2026-01-01 11:00:00+00:00"]

@@ -75,7 +75,7 @@ INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
         ("compare",),
         ("build", "cast", "listed", "times"),
         ("arithmetic", "functions"),
-        ("compute",),
+        ("compute", "zones"),
         ("predicate",),
         ("prune", "from_arrow", "to_polars"),
         ("text",),

@@ -380,7 +380,7 @@ def test_containers_pass_through_case_and_coalesce():
      ("NULL", "INT", "None"), ("v", "STRING", "7"), ("v / 2", "DECIMAL(4, 1)", "3.5")],
 )  # fmt: skip
 def test_a_projection_is_assigned_in_the_type_of_the_column(text, kind, expected):
-    made = parse_projection(text, fields(v="INT")).assigned_to(parse_type(kind))
+    made = parse_projection(text, fields(v="INT")).assigned_to(parse_type(kind), None)
     assert made.type == parse_type(kind)
     assert str(made.evaluate(pa.table({"v": pa.array([7], pa.int32())})).to_pylist()[0]) == expected
 
@@ -390,7 +390,7 @@ def test_a_projection_is_assigned_in_the_type_of_the_column(text, kind, expected
 )
 def test_a_projection_of_another_kind_is_not_assigned(text, kind):
     with pytest.raises(InvalidInputError, match="cannot store"):
-        parse_projection(text, fields(v="INT")).assigned_to(parse_type(kind))
+        parse_projection(text, fields(v="INT")).assigned_to(parse_type(kind), None)
 
 
 def test_a_wide_decimal_is_compared_to_the_last_digit():
