@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from merganser.commit.conflict import Reads
 from merganser.edit.assign import SOURCE
 from merganser.edit.clauses import Clauses
 from merganser.edit.merge_jobs import is_whole_elsewhere
@@ -141,18 +142,26 @@ def can_join_files(merge: Merge) -> bool:
     return not table.keyed and all(is_whole_elsewhere(table.schema.field(name).type) for name in merge._on.reads)
 
 
-def merged_in_files(merge: Merge, run: Callable[[FilesMerge], list[Outcome]], compact: RunJobs) -> Snapshot | None:
+def merged_in_files(
+    merge: Merge,
+    run: Callable[[FilesMerge], list[Outcome]],
+    compact: RunJobs | None,
+    reads: Callable[[], Reads | None] | None = None,
+) -> Snapshot | None:
     """Merge in tasks that share the files of a table without a key.
 
     Args:
         run: does what `FilesMerge` says, and returns the outcomes.
         compact: runs the compactions that follow the commit.
+        reads: what a query that `run` runs has read of the table besides.
     """
 
     def round_(transaction: Transaction, state: TableState) -> Snapshot | None:
         table, env, clauses = transaction.table, merge._env, merge._clauses
         todo = rewriting(table, env, state, none_met(clauses))
         outcomes = run(FilesMerge(clauses, todo.jobs, MergedRows(clauses, transaction.job())))
+        known = merge if reads is None else merge.computed_from(reads())
+        transaction.computed_from = known._computed_from
         messages_of(table, env, outcomes)  # a refusal leaves no files, whoever else has written some
         _check_each_file_once(transaction, outcomes)
         new = messages_of(table, env, [outcome for outcome in outcomes if outcome.rows])
@@ -162,7 +171,7 @@ def merged_in_files(merge: Merge, run: Callable[[FilesMerge], list[Outcome]], co
             remove_uncommitted(table, env, new)
             raise
         counts = sum((outcome.counts or RowCounts() for outcome in outcomes), RowCounts())
-        return merge._finished(transaction, state, [*messages, *new], counts)
+        return known._finished(transaction, state, [*messages, *new], counts)
 
     return in_transactions(lambda first: merge._begun(first, compact), merge._env, round_, merge._action)
 

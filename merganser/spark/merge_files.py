@@ -11,18 +11,20 @@ is there. No file is in two jobs.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as s
 
 from merganser.edit.merge_files import AT, FILE, JOB, NEW, FilesMerge, MergedRows
+from merganser.edit.places import sought
 from merganser.edit.rewrite import RewriteJob
+from merganser.expr.predicate import Predicate
 from merganser.handle.table import Table
 from merganser.schema.internal_names import internal_name
 from merganser.schema.table_schema import POSITION
@@ -78,6 +80,31 @@ def files_merged(source: DataFrame, table: Table, on: str, todo: FilesMerge) -> 
     return run_jobs(frame, FilesTask(pickle.dumps(todo.new), _pickled(packs), (*names, JOB, FILE, AT), table.env))
 
 
+def files_changed(
+    spark: SparkSession,
+    table: Table,
+    todo: FilesMerge,
+    query: Callable[[DataFrame], DataFrame],
+    columns: Sequence[str],
+    where: Predicate | None,
+) -> list[Outcome]:
+    """Return what tasks did that were handed places and new values of rows, which a query gives.
+
+    Args:
+        query: makes them of the rows of files with their places.
+        columns: of the rows that the query reads, without places.
+        where: the rows that it reads; None: all.
+    """
+    packs = _packs(todo.jobs, TASKS_PER_CORE * cores(spark))
+    if not packs:
+        return []
+    read = [[sought(job, columns, where) for job in jobs] for jobs in packs]
+    frame = query(_placed_rows(spark, table, columns, read))
+    names = tuple(frame.columns)
+    frame = _by_task(frame, table, todo, {}, len(packs))
+    return run_jobs(frame, FilesTask(pickle.dumps(todo.new), _pickled(packs), names, table.env))
+
+
 def _packs(jobs: tuple[RewriteJob, ...], most: int) -> list[list[RewriteJob]]:
     weights = [weight_of(job.size_bytes, job.file_count) for job in jobs]
     return [[jobs[i] for i in pack] for pack in balanced(weights, tasks_max=most)] if jobs else []
@@ -89,8 +116,14 @@ def _pickled(packs: list[list[RewriteJob]]) -> tuple[bytes, ...]:
 
 def _rows(source: DataFrame, table: Table, todo: FilesMerge, packs: list[list[RewriteJob]]) -> DataFrame:
     """Return the rows of files: the columns that the condition looks at, and where each row is."""
-    definition, spark = table.definition, source.sparkSession
-    fields = [field for field in definition.schema.fields if field.name in todo.clauses.on.reads]
+    return _placed_rows(source.sparkSession, table, todo.clauses.on.reads, packs)
+
+
+def _placed_rows(
+    spark: SparkSession, table: Table, columns: Collection[str], packs: list[list[RewriteJob]]
+) -> DataFrame:
+    definition = table.definition
+    fields = [field for field in definition.schema.fields if field.name in columns]
     where = [s.StructField(JOB, s.LongType()), s.StructField(FILE, s.IntegerType()), s.StructField(AT, s.LongType())]
     schema = s.StructType([*spark_schema(definition, fields).fields, *where])
     if not packs:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -29,6 +29,9 @@ from pyspark.sql import types as s
 from sqlglot import exp
 
 from merganser.catalogs.definitions import View
+from merganser.edit.merge_files import AT, FILE, JOB, FilesMerge
+from merganser.edit.places import PLACES, Placed, changed_here, changed_in_places
+from merganser.edit.rewrite import RewriteJob
 from merganser.errors import InvalidInputError, MerganserError, NotFoundError
 from merganser.expr.setting import Setting
 from merganser.expr.text import Dialect, digits_of
@@ -44,11 +47,12 @@ from merganser.scan.scan import Scan
 from merganser.schema import types as t
 from merganser.schema.spark_json import fields_from_spark_json, spark_json_from_fields
 from merganser.spark.access import is_connect, our_errors, unlogged, with_setting
-from merganser.spark.compaction import compact, rescale
+from merganser.spark.compaction import compact, on_tasks, rescale
 from merganser.spark.editing import delete, delete_of_query, update
 from merganser.spark.fitting import fitted
+from merganser.spark.merge_files import files_changed
 from merganser.spark.merging import merge
-from merganser.spark.names import CASE, ZONE, is_exact
+from merganser.spark.names import CASE, ZONE, is_exact, setting_of
 from merganser.spark.scan import held_frame, query_frame
 from merganser.spark.sink import write_rows_of_query
 from merganser.spark.splits import rows_of
@@ -58,7 +62,8 @@ from merganser.spark.types import TIME_AS, arrow_schema_of, frame_of_arrow, spar
 from merganser.spark.words import spark_words
 from merganser.sql import rows as inserts
 from merganser.sql.assigning import check_columns, check_stored
-from merganser.sql.engine import Assigned, Relation
+from merganser.sql.embedded import fields_placed, values_placed
+from merganser.sql.engine import PLACED, Assigned, Relation
 from merganser.sql.lineage import Use, alias_of, table_nodes, uses
 from merganser.sql.parse import parse
 from merganser.sql.result import Result
@@ -69,6 +74,7 @@ from merganser.sql.statements import Insert, Statement
 from merganser.sql.trees import TEXT, hinted
 from merganser.sql.unread import Unread, escaped, with_tables
 from merganser.sql.view_texts import tree_of
+from merganser.write.job import Outcome
 
 _LOCAL_BYTES: Final = 512 << 10
 """Tables and results of up to this size are handled by the driver: a job of Python tasks takes half a second."""
@@ -78,6 +84,9 @@ _FORMATS: Final = ("parquet", "orc", "csv", "json", "text", "avro", "delta", "bi
 """First parts of names such as parquet.`/path`, which are Spark's."""
 _TIME: Final = "spark.sql.timeType.enabled"
 _VIEW: Final = "merganser_view_"
+_PLACES: Final = s.StructType(
+    [s.StructField(JOB, s.LongType()), s.StructField(FILE, s.IntegerType()), s.StructField(AT, s.LongType())]
+)
 _OF_THE_PROCESS: Final = (TIMEOUT, MAX_ROWS, MEMORY)
 """Options of SET that hold for queries that run in this process."""
 
@@ -273,9 +282,22 @@ class OnSpark:
         relation = self.query(state, tree)
         return relation.names, list(relation.types)
 
-    def _query(self, state: State, tree: exp.Expression, sources: Sources, into: Table | None) -> Relation:
+    def _query(
+        self,
+        state: State,
+        tree: exp.Expression,
+        sources: Sources,
+        into: Table | None,
+        placed: Callable[[Use], tuple[DataFrame, bool]] | None = None,
+    ) -> Relation:
+        """Return the rows of a query.
+
+        Args:
+            placed: returns the rows of the reference to `into` that is marked with `PLACED`, and whether the driver
+                has them.
+        """
         tree = tree.copy()
-        references, foreign = self._references(state, tree, sources)
+        references, foreign = self._references(state, tree, sources, into)
         read = [
             field
             for each in references
@@ -290,7 +312,9 @@ class OnSpark:
             self._needs_times = True
         frames, local = {}, not foreign and not isinstance(tree, Unread)
         for i, reference in enumerate(references):
-            if isinstance(reference.handle, View):
+            if placed is not None and reference.node.meta.get(PLACED):
+                frame, few = placed(reference.use)
+            elif isinstance(reference.handle, View):
                 frame, few = self._view(sources, reference.handle, reference.use.columns, into)
             else:
                 frame, few = self._frame(state, sources, reference)
@@ -314,11 +338,16 @@ class OnSpark:
                 return frame
         raise failed
 
-    def _references(self, state: State, tree: exp.Expression, sources: Sources) -> tuple[list[_Reference], bool]:
+    def _references(
+        self, state: State, tree: exp.Expression, sources: Sources, into: Table | None = None
+    ) -> tuple[list[_Reference], bool]:
         """Return the references to tables of the catalog, and whether there are others."""
-        found, foreign = [], False
+        found: list[tuple[exp.Table, Any, Mapping[str, Any]]] = []
+        foreign = False
         for node in table_nodes(tree):
-            if self._is_foreign(state, node):
+            if node.meta.get(PLACED):
+                found.append((node, into, {}))
+            elif self._is_foreign(state, node):
                 foreign = True
             else:
                 try:
@@ -330,7 +359,12 @@ class OnSpark:
                     continue
                 found.append((node, handle, travel))
         setting = Setting(state.zone, None, is_exact(self._spark.conf.get(CASE, "false")))
-        needed = uses(tree, [(node, fields_of(handle, travel)) for node, handle, travel in found], setting)
+        places = {id(node): PLACES for node, _, _ in found if node.meta.get(PLACED)}
+        needed = uses(
+            tree,
+            [(node, (*fields_of(handle, travel), *places.get(id(node), ()))) for node, handle, travel in found],
+            setting,
+        )
         return [_Reference(*each, use) for each, use in zip(found, needed, strict=True)], foreign
 
     def _is_foreign(self, state: State, node: exp.Table) -> bool:
@@ -513,6 +547,60 @@ class OnSpark:
         else:
             made = merge(self._spark, table, rows.frame, on, alias=alias)
         return made.computed_from(source.sources.reads())
+
+    def change_files(
+        self, state: State, table: Table, query: exp.Expression, columns: Sequence[str] | None
+    ) -> Snapshot | None:
+        """Change the rows of a table without a key that a query finds."""
+        last: list[Sources] = []
+        uses_of_table: list[Use] = []
+
+        def result(rows: Callable[[Use], DataFrame]) -> DataFrame:
+            def placed(use: Use) -> tuple[DataFrame, bool]:
+                uses_of_table[:] = [use]
+                return rows(use), True
+
+            last[:] = [sources := Sources(state, table)]
+            relation = self._query(state, query, sources, table, placed)
+            wanted = fields_placed(table, columns, relation)
+            made: _Rows = relation.rows if wanted is None else self.assigned(state, relation, wanted)
+            return made.frame
+
+        def held(jobs: Sequence[RewriteJob]) -> Callable[[Use], DataFrame]:
+            def rows(use: Use) -> DataFrame:
+                own = [field for field in table.schema.fields if field.name in use.columns]
+                schema = s.StructType([*spark_schema(table.definition, own).fields, *_PLACES.fields])
+                names = [field.name for field in schema.fields]
+                parts = Placed(table.definition, table.env, jobs, names, use.where).to_batches()
+                form = arrow_schema_of(schema)
+                made = (batch for part in parts for batch in spark_batches(pa.Table.from_batches([part]), form))
+                return held_frame(self._spark, made, schema)
+
+            return rows
+
+        def done(todo: FilesMerge) -> list[Outcome]:
+            if sum(job.size_bytes for job in todo.jobs) <= _LOCAL_BYTES:
+                with spark_words(what), our_errors(self._spark):
+                    found = result(held(todo.jobs)).toArrow()
+                return changed_here(todo, found, table.env)
+            use = uses_of_table[0]
+            own = [name for name in use.columns if name not in _PLACES.names]
+            with spark_words(what):
+                return files_changed(self._spark, table, todo, lambda frame: result(lambda _: frame), own, use.where)
+
+        what = f"cannot change '{table.name}'"
+        given = list(arrow_schema_of(result(held(())).schema))[len(PLACES) :]
+        return changed_in_places(
+            table.definition,
+            table.env,
+            pa.schema(given),
+            values_placed(columns, [field.name for field in given]),
+            uses_of_table[0].where,
+            setting_of(self._spark, table),
+            done,
+            lambda: last[0].reads(),
+            on_tasks(self._spark, table.env),
+        )
 
     def compact(self, table: Table, **how: Any) -> Snapshot | None:
         """Compact a table."""

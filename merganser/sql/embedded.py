@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -10,8 +11,10 @@ from sqlglot import exp
 
 from merganser.catalogs.definitions import View
 from merganser.codec.binary_row import arrow_to_stored
+from merganser.edit.merge_files import FilesMerge
+from merganser.edit.places import PLACES, Placed, changed_here, changed_in_places
 from merganser.errors import InvalidInputError, UnsupportedError
-from merganser.expr.predicate import Projection
+from merganser.expr.predicate import Predicate, Projection
 from merganser.expr.setting import Setting
 from merganser.expr.tree import Column, Null
 from merganser.handle.editing import delete_computed
@@ -24,14 +27,15 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, nullable_schema
 from merganser.sql import rows as inserts
 from merganser.sql.assigning import check_stored
-from merganser.sql.engine import Assigned, Relation
+from merganser.sql.engine import PLACED, Assigned, Relation
 from merganser.sql.lineage import table_nodes
-from merganser.sql.query import Batches, Limits, Running, Source, Stored, bind, run
+from merganser.sql.query import Batches, BoundQuery, Limits, Running, Source, Stored, bind, run
 from merganser.sql.result import Result
 from merganser.sql.sources import FUNCTIONS, Sources
 from merganser.sql.state import MAX_ROWS, MEMORY, TIMEOUT, State
 from merganser.sql.statements import Insert
 from merganser.sql.view_texts import tree_of
+from merganser.write.job import Outcome
 from merganser.write.target import first_outside
 
 
@@ -133,11 +137,57 @@ class Embedded:
         merge = table.merge(source.rows.read_all(), on, timezone=state.zone, alias=alias)
         return merge.computed_from(source.sources.reads())
 
+    def change_files(
+        self, state: State, table: Table, query: exp.Expression, columns: Sequence[str] | None
+    ) -> Snapshot | None:
+        setting, jobs = setting_of(state), list[Any]()
+        last: list[Sources] = []
+
+        def placed(asked: Sequence[str], where: Predicate | None, limit: int | None) -> Placed:
+            return Placed(table.definition, table.env, jobs, asked, where)
+
+        def bound() -> BoundQuery:
+            last[:] = [sources := Sources(state, table)]
+            own = Source(table.name, (*table.schema.fields, *PLACES), (), placed)
+            return bind(query, lambda node: own if node.meta.get(PLACED) else sources.source(node), setting)
+
+        def rows() -> Batches:
+            asked = bound()
+            found = run(asked, Limits(_seconds(state), _bytes(state)), running=self._running)
+            relation = Relation(asked.names, asked.types, found, last[0])
+            wanted = fields_placed(table, columns, relation)
+            return found if wanted is None else batches_assigned(relation, wanted, state)
+
+        def done(todo: FilesMerge) -> list[Outcome]:
+            jobs[:] = todo.jobs
+            return changed_here(todo, rows().read_all(), table.env)
+
+        where = next(each.where for each in bound().references if each.node.meta.get(PLACED))
+        given = pa.schema(list(rows().schema)[len(PLACES) :])
+        sets = values_placed(columns, given.names)
+        return changed_in_places(
+            table.definition, table.env, given, sets, where, setting, done, lambda: last[0].reads()
+        )
+
     def compact(self, table: Table, **how: Any) -> Snapshot | None:
         return table.compact(**how)
 
     def rescale(self, table: Table, buckets: int, partitions: Any) -> Snapshot | None:
         return table.rescale(buckets, partitions)
+
+
+def fields_placed(table: Table, columns: Sequence[str] | None, relation: Relation) -> list[Assigned] | None:
+    """Return what places and new values are cast to, if there are nested ones: an empty array has no type."""
+    fields = [table.schema.field(name) for name in columns or ()]
+    if not any(t.is_nested(field.type) for field in fields):
+        return None
+    wanted = [replace(field, name=name) for field, name in zip(fields, relation.names[len(PLACES) :], strict=True)]
+    return [Assigned(field, i) for i, field in enumerate((*PLACES, *wanted))]
+
+
+def values_placed(columns: Sequence[str] | None, names: Sequence[str]) -> dict[str, str] | None:
+    """Return the new values by column, as a merge takes them."""
+    return None if columns is None else {c: f"source.{t.quoted(n)}" for c, n in zip(columns, names, strict=True)}
 
 
 def _reads_on(state: State, tree: exp.Expression) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from sqlglot import exp
 
@@ -16,6 +16,9 @@ from merganser.sql.result import Result
 from merganser.sql.sources import Sources
 from merganser.sql.state import State
 from merganser.sql.statements import Insert
+
+PLACED: Final = "merganser_placed"
+"""Marks the reference of a query whose rows have the columns of `edit.places.PLACES`."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,20 @@ class Engine(Protocol):
 
     def merge(self, state: State, table: Table, source: Relation, on: str, alias: tuple[str, str]) -> Any:
         """Return a merge of rows of a query. Its `execute` raises ConflictError as `write` does."""
+
+    def change_files(
+        self, state: State, table: Table, query: exp.Expression, columns: Sequence[str] | None
+    ) -> Snapshot | None:
+        """Change the rows of a table without a key that a query finds.
+
+        Args:
+            query: gives the columns of `edit.places.PLACES` of the reference that is marked with `PLACED`, and then a
+                new value for each column, or anything.
+            columns: the columns to change; None: the rows are deleted.
+
+        Raises:
+            ConflictError: as for `write`.
+        """
 
     def compact(self, table: Table, **how: Any) -> Snapshot | None: ...
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from merganser.commit.turns import COMPUTED, WRITTEN, in_rounds
+from merganser.edit.places import PLACES
 from merganser.edit.row_changes import check_can_delete, check_can_update, deletes_in_files
 from merganser.errors import InvalidInputError, NotFoundError, Overtaken, UnsupportedError
 from merganser.expr.setting import Setting
@@ -28,7 +29,7 @@ from merganser.schema.literals import default_value
 from merganser.sql import statements as s
 from merganser.sql.calls import changed, with_session
 from merganser.sql.dialect import Queries
-from merganser.sql.engine import Assigned, Engine, Relation
+from merganser.sql.engine import PLACED, Assigned, Engine, Relation
 from merganser.sql.literals import spelled_spec, value_of
 from merganser.sql.query.kinds import is_fine
 from merganser.sql.result import Result, rows_of
@@ -392,7 +393,12 @@ def _by_merge(
     where: exp.Expression | None,
     values: Mapping[str, exp.Expression] | None,
 ) -> Result:
-    """Change the rows that a query finds: by their key, or in a table without one by the columns that are looked at."""
+    """Change the rows that a query finds: by their key, or in a table without one by their places.
+
+    In a table that counts equal rows, it is by the columns that are looked at.
+    """
+    if not table.definition.keyed:
+        return _by_places(state, engine, table, statement, where, values)
     keys = list(table.primary_key) or _looked_at(table, [where, *(values or {}).values()])
     new = [
         exp.Alias(this=value.copy(), alias=exp.to_identifier(f"{_NEW}{i}"))  # `alias_` names a subquery as a table
@@ -412,6 +418,40 @@ def _by_merge(
     else:
         merge = merge.when_matched_update({column: f"source.{_NEW}{i}" for i, column in enumerate(values)})
     return Result(snapshot=merge.execute())
+
+
+def _by_places(
+    state: State,
+    engine: Engine,
+    table: Table,
+    statement: s.Delete | s.Update,
+    where: exp.Expression | None,
+    values: Mapping[str, exp.Expression] | None,
+) -> Result:
+    """Change the rows of a table without a key that a query finds."""
+    query = _selected(state, table, statement, [field.name for field in PLACES], where)
+    query.args["from_"].this.meta[PLACED] = True
+    given = [exp.Literal.number(1)] if values is None else [value.copy() for value in values.values()]
+    new = [exp.Alias(this=value, alias=exp.to_identifier(f"{_NEW}{i}")) for i, value in enumerate(given)]
+    columns = None if values is None else [_spelled(table, name) for name in values]
+    return Result(snapshot=engine.change_files(state, table, query.select(*new, copy=False), columns))
+
+
+def _spelled(table: Table, name: str) -> str:
+    """Return the name of a column as the table has it.
+
+    Raises:
+        InvalidInputError: it has none of this name.
+    """
+    names = [field.name for field in table.schema.shown.fields]
+    found = next((each for each in names if each.lower() == name.lower()), None)
+    if found is None:
+        raise InvalidInputError(
+            f"cannot update '{table.name}': it has no column '{name}'. Nothing was written. "
+            f"{did_you_mean(name, names)}",
+            column=name,
+        )
+    return found
 
 
 def _by_keys(

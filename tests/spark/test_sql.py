@@ -632,3 +632,31 @@ def test_times_are_stored_in_the_zone_of_the_session(
     session.sql("INSERT INTO t (id) VALUES (1)")
     session.sql("UPDATE t SET z = '2026-01-01 12:00:00'")
     assert seen(catalog.table("shop.t").read().to_arrow().column("z")) == ["2026-01-01 11:00:00+00:00"]
+
+
+@pytest.mark.parametrize("by", ["driver", "tasks"])
+@pytest.mark.parametrize(
+    "options", ["", " WITH ('deletion-vectors.enabled' = 'true')", " WITH ('bucket' = '2', 'bucket-key' = 'k')"]
+)
+def test_rows_without_a_key_are_told_apart_by_their_places(
+    session: Any, by: str, options: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.sql(f"CREATE TABLE ap (k INT, n INT, r ROW<a INT, b STRING>, l ARRAY<INT>, at TIMESTAMP(9)){options}")
+    session.sql("INSERT INTO ap SELECT id, 0, named_struct('a', id, 'b', 'x'), array(id, 3), NULL FROM range(4)")
+    session.sql("INSERT INTO ap VALUES (9, 0, NULL, NULL, NULL)")
+    if by == "tasks":
+        monkeypatch.setattr(spark_sql, "_LOCAL_BYTES", -1)
+    result = session.execute("UPDATE ap SET r.a = r.a + 10, n = l[0] WHERE k < 2")
+    assert result.counts == {"updated": 2}
+    session.sql("UPDATE ap SET l = array_append(l, k), n = n + (SELECT count(*) FROM ap) WHERE size(l) = 2 AND k > 1")
+    session.sql("DELETE FROM ap WHERE exists(l, e -> e = 0)")
+    assert session.sql("DELETE FROM ap WHERE r.b = 'y' OR array_contains(l, 99)").collect() == []
+    found = session.sql("SELECT k, n, r.a, l FROM ap ORDER BY k").collect()
+    assert [tuple(row) for row in found] == [
+        (1, 1, 11, [1, 3]),
+        (2, 5, 2, [2, 3, 2]),
+        (3, 5, 3, [3, 3, 3]),
+        (9, 0, None, None),
+    ]
+    session.sql("UPDATE ap SET r = named_struct('a', k, 'b', concat(r.b, '!')), l = array() WHERE r.a = 11")
+    assert [tuple(row) for row in session.sql("SELECT r.a, r.b, l FROM ap WHERE k = 1").collect()] == [(1, "x!", [])]

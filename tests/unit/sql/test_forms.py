@@ -9,6 +9,7 @@ import pytest
 
 import merganser as mg
 from merganser.errors import InvalidInputError, SqlSyntaxError
+from merganser.sql import embedded
 from merganser.sql.session import Session
 from merganser.sql.unread import unread, with_tables
 
@@ -136,3 +137,66 @@ def test_a_change_that_no_query_computes_is_refused(session: Session) -> None:
             session.sql(text)
         assert "Nothing was written" in str(caught.value)
     assert values(session, "SELECT * FROM pk") == before
+
+
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_rows_without_a_key_are_told_apart_by_their_places(session: Session, vectors: str) -> None:
+    session.sql(
+        "CREATE TABLE ap (k INT, n INT, r ROW<a INT, b STRING>, l ARRAY<INT>, m MAP<STRING, INT>, at TIMESTAMP(9)) "
+        f"WITH ('deletion-vectors.enabled' = '{vectors}')"
+    )
+    session.sql(
+        "INSERT INTO ap SELECT k, 0, named_struct('a', k, 'b', 'x'), l, map('k', k), TIMESTAMP '2026-01-01 00:00:00' "
+        "FROM e; INSERT INTO ap (k, n) VALUES (9, 0), (9, 0)"
+    )
+    result = session.execute("UPDATE ap SET r.a = r.a + 10, n = l[0] WHERE k < 3")
+    assert result.counts == {"updated": 2}
+    session.sql("UPDATE ap SET m = map_concat(m, map('z', n)), l = array_append(l, n) WHERE array_contains(l, 3)")
+    session.sql("UPDATE ap SET n = n + (SELECT count(*) FROM ap) WHERE size(l) = 2")
+    assert values(session, "SELECT k, n, r.a, l, m FROM ap ORDER BY k") == [
+        (1, 6, 11, [1, 2], [("k", 1)]), (2, 8, 12, [3, 3], [("k", 2), ("z", 3)]), (3, 0, 3, None, [("k", 3)]),
+        (9, 0, None, None, None), (9, 0, None, None, None),
+    ]  # fmt: skip
+    session.sql("DELETE FROM ap WHERE exists(l, e -> e = 2) OR m['k'] = 3")
+    session.sql("UPDATE ap SET r = named_struct('a', 1, 'b', lpad('y', 2, 'y')), l = array() WHERE r IS NOT NULL")
+    assert values(session, "SELECT k, r.b, l, at IS NULL FROM ap ORDER BY k") == [
+        (2, "yy", [], False), (9, None, None, True), (9, None, None, True),
+    ]  # fmt: skip
+    assert session.execute("DELETE FROM ap WHERE array_contains(l, 99)").snapshot is None
+    with pytest.raises(InvalidInputError, match="it has no column 'z'"):
+        session.sql("UPDATE ap SET z = size(l)")
+
+
+def test_a_change_by_places_looks_again_after_another_commit(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    session.sql("CREATE TABLE ap (k INT, l ARRAY<INT>); INSERT INTO ap VALUES (1, array(1)), (2, array(2))")
+    whole = embedded.changed_here
+    others = ["UPDATE ap SET l = array(7) WHERE k = 2", "INSERT INTO ap VALUES (3, array(5))"]
+
+    def after_another(todo: Any, rows: Any, env: Any) -> Any:
+        if others:
+            with monkeypatch.context() as plain:
+                plain.setattr(embedded, "changed_here", whole)
+                session.state.catalog.session().sql(others.pop(0))
+        return whole(todo, rows, env)
+
+    monkeypatch.setattr(embedded, "changed_here", after_another)
+    session.sql("UPDATE ap SET l = array(l[0] * 10, (SELECT max(k) FROM ap))")
+    assert values(session, "SELECT k, l FROM ap ORDER BY k") == [(1, [10, 3]), (2, [70, 3]), (3, [50, 3])]
+
+
+def test_files_that_a_condition_leaves_out_are_not_read_nor_in_the_way(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.sql("CREATE TABLE ap (k INT, dt STRING, l ARRAY<INT>) PARTITIONED BY (dt)")
+    session.sql("INSERT INTO ap VALUES (1, 'a', array(1)), (2, 'b', array(2))")
+    whole, read = embedded.changed_here, []
+
+    def beside(todo: Any, rows: Any, env: Any) -> Any:
+        read.append([len(job.files) for job in todo.jobs])
+        session.state.catalog.session().sql("INSERT INTO ap VALUES (3, 'b', array(3))")
+        return whole(todo, rows, env)
+
+    monkeypatch.setattr(embedded, "changed_here", beside)
+    session.sql("UPDATE ap SET k = size(l) + 6 WHERE dt = 'a' AND array_contains(l, 1)")
+    assert read == [[1]]
+    assert values(session, "SELECT k, dt FROM ap ORDER BY k") == [(2, "b"), (3, "b"), (7, "a")]
