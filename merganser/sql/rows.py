@@ -363,7 +363,11 @@ def _default_of(field: t.Field | None, value: exp.Expression) -> exp.Expression:
 
 def _text(tree: exp.Expression, statement: s.Delete | s.Update) -> str:
     """Return an expression as text, without the names of the table before its columns."""
-    whole = (statement.alias,) if statement.alias else statement.name
+    return _without(tree, (statement.alias,) if statement.alias else statement.name)
+
+
+def _without(tree: exp.Expression, whole: Sequence[str]) -> str:
+    """Return an expression as text, without a name before its columns."""
     own = {tuple(part.lower() for part in whole[i:]) for i in range(len(whole))}
 
     def change(node: exp.Expression) -> exp.Expression:
@@ -566,6 +570,9 @@ def _merge(state: State, engine: Engine, statement: s.Merge) -> Result:
 
 def _merge_once(state: State, engine: Engine, table: Table, statement: s.Merge) -> Result:
     relation = engine.query(state, with_session(state, statement.source), table)
+    lifted = _with_values_of_source(state, statement, relation)
+    if lifted is not statement:
+        statement, relation = lifted, engine.query(state, with_session(state, lifted.source), table)
     alias = (statement.alias or statement.name[-1].partition("$")[0], statement.source_alias)
     merge = engine.merge(state, table, relation, sql_of(with_session(state, statement.on)), alias)
     for clause in statement.clauses:
@@ -594,6 +601,56 @@ def _merge_once(state: State, engine: Engine, table: Table, statement: s.Merge) 
     return Result(snapshot=merge.execute())
 
 
+def _with_values_of_source(state: State, statement: s.Merge, relation: Relation) -> s.Merge:
+    """Return a MERGE whose query computes the values and conditions that are not computed row by row as texts.
+
+    Those that look at the source alone, that is; what looks at the table too stays as it is, and is refused.
+    """
+    new: list[exp.Expression] = []
+
+    def lifted(tree: exp.Expression | None, *, bare: bool) -> exp.Expression | None:
+        """Return a column of the query in place of an expression.
+
+        Args:
+            bare: names without a table are columns of the source.
+        """
+        if tree is None or not _is_beyond(state, statement, relation, tree, bare=bare):
+            return tree
+        name = exp.to_identifier(f"{_NEW}{len(new)}")
+        new.append(exp.Alias(this=tree.copy(), alias=name.copy()))
+        return exp.column(name, exp.to_identifier(statement.source_alias, quoted=True))
+
+    clauses = []
+    for clause in statement.clauses:
+        bare = clause.matched is False
+        values = clause.assignments and tuple((name, lifted(tree, bare=bare)) for name, tree in clause.assignments)
+        clauses.append(replace(clause, condition=lifted(clause.condition, bare=bare), assignments=values))
+    if not new:
+        return statement
+    source = statement.source.copy()
+    assert isinstance(source, exp.Select)
+    return replace(statement, source=source.select(*new, copy=False), clauses=tuple(clauses))
+
+
+def _is_beyond(state: State, statement: s.Merge, relation: Relation, tree: exp.Expression, *, bare: bool) -> bool:
+    """Return whether an expression looks at the source alone, and a text does not compute it; see `lifted`."""
+    columns = list(tree.find_all(exp.Column))
+    alias = statement.source_alias.lower()
+    if not all(column.parts[0].name.lower() == alias if column.table else bare for column in columns):
+        return False
+    if _needs_query(tree):
+        return True
+    plain = _without(with_session(state, tree), (statement.source_alias,))
+    try:
+        fields = [
+            t.Field(i, name, kind) for i, (name, kind) in enumerate(zip(relation.names, relation.types, strict=True))
+        ]
+        parse_projection(plain, fields, setting=Setting(state.zone, state.catalog.env.now_ms()))
+    except (InvalidInputError, UnsupportedError) as error:
+        return "column" not in error.context and "text" in error.context
+    return False
+
+
 # EXPLAIN
 
 
@@ -610,7 +667,8 @@ def _explain(state: State, engine: Engine, statement: s.Explain) -> Result:
         case s.Delete() | s.Update():
             table = state.table(inner.name)
             asked = None if inner.where is None else with_session(state, inner.where)
-            where = None if asked is None or _needs_query(asked) else _text(asked, inner)
+            text = None if asked is None or _needs_query(asked) else _text(asked, inner)
+            where = None if text is None or _refusal(state, table, [text], []) is not None else text
             verb = "delete from" if isinstance(inner, s.Delete) else "update"
             lines.append(f"{verb} {table.name}")
             lines.append(str(table.read(where=where, timezone=state.zone).explain()))

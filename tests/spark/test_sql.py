@@ -660,3 +660,20 @@ def test_rows_without_a_key_are_told_apart_by_their_places(
     ]
     session.sql("UPDATE ap SET r = named_struct('a', k, 'b', concat(r.b, '!')), l = array() WHERE r.a = 11")
     assert [tuple(row) for row in session.sql("SELECT r.a, r.b, l FROM ap WHERE k = 1").collect()] == [(1, "x!", [])]
+
+
+@pytest.mark.parametrize("by", ["driver", "tasks"])
+@pytest.mark.parametrize("key", [", PRIMARY KEY (k) NOT ENFORCED", ""])
+def test_merges_compute_what_looks_at_the_source_alone_as_select_does(
+    session: Any, by: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.sql(f"CREATE TABLE t (k INT, s STRING, n INT{key}); INSERT INTO t VALUES (1, 'abc', 5), (2, 'xyz', 6)")
+    session.sql("CREATE TABLE q (k INT, s STRING); INSERT INTO q VALUES (1, 'xx'), (2, 'yx'), (8, 'yy'), (9, 'zz')")
+    if by == "tasks":
+        monkeypatch.setattr(spark_sql, "_LOCAL_BYTES", -1)
+    session.sql(
+        "MERGE INTO t USING q ON t.k = q.k "
+        "WHEN MATCHED AND left(q.s, 1) = 'x' THEN UPDATE SET s = replace(q.s, 'x', 'z'), n = t.n + 1 "
+        "WHEN NOT MATCHED AND left(s, 1) = 'y' THEN INSERT (k, s) VALUES (k, lpad(s, 4, '-'))"
+    )
+    assert rows(session.sql("SELECT * FROM t")) == [(1, "zz", 6), (2, "xyz", 6), (8, "--yy", None)]

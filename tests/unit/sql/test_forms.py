@@ -200,3 +200,22 @@ def test_files_that_a_condition_leaves_out_are_not_read_nor_in_the_way(
     session.sql("UPDATE ap SET k = size(l) + 6 WHERE dt = 'a' AND array_contains(l, 1)")
     assert read == [[1]]
     assert values(session, "SELECT k, dt FROM ap ORDER BY k") == [(2, "b"), (3, "b"), (7, "a")]
+
+
+@pytest.mark.parametrize("table", ["e", "pk"])
+def test_merges_compute_what_looks_at_the_source_alone_as_select_does(session: Session, table: str) -> None:
+    session.sql(
+        "CREATE TABLE q (k INT, s STRING, l ARRAY<INT>);"
+        "INSERT INTO q VALUES (1, 'xx', array(7)), (2, 'xx', array(7, 8)), (8, 'yy', NULL), (9, 'zz', NULL)"
+    )
+    session.sql(
+        f"MERGE INTO {table} USING q ON {table}.k = q.k "
+        f"WHEN MATCHED AND size(q.l) = 1 THEN UPDATE SET s = replace(q.s, 'x', 'z'), n = {table}.n + 1 "
+        "WHEN NOT MATCHED AND left(s, 1) = 'y' THEN INSERT (k, s, l) VALUES (k, lpad(s, 4, '-'), array(q.k, 1))"
+    )
+    assert values(session, f"SELECT * FROM {table} ORDER BY k") == [
+        (1, "zz", 6, [1, 2]), (2, "xyz", -3, [3]), (3, None, 7, None), (8, "--yy", None, [8, 1]),
+    ]  # fmt: skip
+    with pytest.raises(InvalidInputError, match="cannot use 'GREATEST"):
+        session.sql(f"MERGE INTO {table} t USING q ON t.k = q.k WHEN MATCHED THEN UPDATE SET n = greatest(q.k, t.n)")
+    assert "size(l)" not in session.sql(f"EXPLAIN DELETE FROM {table} WHERE size(l) = 1")["plan"][0].as_py()
