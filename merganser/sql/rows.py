@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -411,17 +412,35 @@ def _by_merge(
     query = _selected(state, table, statement, keys, where).select(*new, copy=False)
     if not table.primary_key:
         query = _one_per_key(query, keys, [item.alias for item in new])
-    found = engine.query(state, query, table)
-    _check_keys(table, found)
-    relation = _of_columns(state, engine, table, found, keys, list(values or {}))
-    equal = "=" if table.primary_key else "<=>"
-    on = " AND ".join(f"target.{_quoted(key)} {equal} source.{_quoted(key)}" for key in keys)
-    merge = engine.merge(state, table, relation, on, ("target", "source"))
-    if values is None:
-        merge = merge.when_matched_delete()
-    else:
-        merge = merge.when_matched_update({column: f"source.{_NEW}{i}" for i, column in enumerate(values)})
-    return Result(snapshot=merge.execute())
+    with _named(list(values or {})):
+        found = engine.query(state, query, table)
+        _check_keys(table, found)
+        relation = _of_columns(state, engine, table, found, keys, list(values or {}))
+        equal = "=" if table.primary_key else "<=>"
+        on = " AND ".join(f"target.{_quoted(key)} {equal} source.{_quoted(key)}" for key in keys)
+        merge = engine.merge(state, table, relation, on, ("target", "source"))
+        if values is None:
+            merge = merge.when_matched_delete()
+        else:
+            merge = merge.when_matched_update({column: f"source.{_NEW}{i}" for i, column in enumerate(values)})
+        return Result(snapshot=merge.execute())
+
+
+@contextmanager
+def _named(columns: Sequence[str]) -> Iterator[None]:
+    """Say the columns that an UPDATE sets in errors, not the names that its query has for their values."""
+    own = re.compile(rf"(?:source\.)?\b{_NEW}(\d+)\b")
+
+    def name(found: re.Match[str]) -> str:
+        return columns[int(found[1])] if int(found[1]) < len(columns) else found[0]
+
+    try:
+        yield
+    except InvalidInputError as error:
+        error.message = own.sub(name, error.message)
+        if isinstance(column := error.context.get("column"), str):
+            error.context["column"] = own.sub(name, column)
+        raise
 
 
 def _by_places(

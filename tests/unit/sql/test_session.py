@@ -718,3 +718,16 @@ def test_merge_sets_no_fields_inside_of_columns_and_says_how_to(session: Session
         "WHEN MATCHED THEN UPDATE SET r = s.r"
     )
     assert session.sql("SELECT * FROM fields").to_pylist() == [{"id": 1, "r": {"a": 7, "b": "x"}}]
+
+
+def test_an_update_by_a_query_names_the_column_that_gets_no_value(session: Session) -> None:
+    session.sql("CREATE TABLE deep (id INT, o ROW<p ROW<z INT NOT NULL>>, v INT, PRIMARY KEY (id) NOT ENFORCED)")
+    session.sql("INSERT INTO deep VALUES (1, named_struct('p', named_struct('z', 1)), 3)")
+    for text, message in {
+        "UPDATE deep SET v = (SELECT 'x')": r"column 'v' cannot get this value: cannot store 'v' \(STRING\)",
+        "UPDATE deep SET o.p.z = 'x'": r"cannot write column 'o': cannot store 'o.p.z' \(STRING\)",
+        "UPDATE deep SET o.p.z = NULL": "column 'o' has null for its field 'z'",
+    }.items():
+        with pytest.raises(InvalidInputError, match=message) as caught:
+            session.sql(text)
+        assert "_new_" not in str(caught.value)
