@@ -801,6 +801,14 @@ def _real(name: str) -> tuple[str, Function]:
     return name, Function(1, 1, make)
 
 
+def _cube_root(values: list[Value]) -> Value:
+    x = cast(taken(values[0], "n", "cbrt"), t.Double()).text
+    y = f"cbrt({x})"
+    # A step of Newton: the last digit of the C library may be another one than Java's, so that cbrt(27) would not be 3.
+    closer = f"{y} - ({y} - {x} / ({y} * {y})) / 3"
+    return Value(f"CASE WHEN {y} = 0 OR NOT isfinite({y}) THEN {y} ELSE {closer} END", t.Double())
+
+
 def _sign(values: list[Value]) -> Value:
     x = cast(taken(values[0], "n", "sign"), t.Double()).text
     return Value(f"CASE WHEN isnan({x}) OR {x} = 0 THEN {x} ELSE CAST(sign({x}) AS DOUBLE) END", t.Double())
@@ -882,7 +890,8 @@ SCALARS: Final[dict[str, Function]] = dict([
     _own("round", 1, 2, _round), _own("floor", 1, 2, _whole("floor")), _own("ceil", 1, 2, _whole("ceil")),
     _own("ceiling", 1, 2, _whole("ceil")), _own("mod", 2, 2, _mod), _own("pmod", 2, 2, _pmod),
     _own("power", 2, 2, _power), _own("pow", 2, 2, _power), _own("sqrt", 1, 1, _sqrt), _own("sign", 1, 1, _sign),
-    _own("signum", 1, 1, _sign), _real("exp"), _real("sin"), _real("cos"), _real("tan"), _real("atan"), _real("cbrt"),
+    _own("signum", 1, 1, _sign), _real("exp"), _real("sin"), _real("cos"), _real("tan"), _real("atan"),
+    _own("cbrt", 1, 1, _cube_root),
     _real("degrees"), _real("radians"), _guarded("ln", "{0} <= 0"), _guarded("log2", "{0} <= 0"),
     _guarded("log10", "{0} <= 0"), _own("log", 1, 2, _log), _text("pi", "", t.Double(), "pi()"),
     _text("e", "", t.Double(), "exp(1.0::DOUBLE)"),

@@ -219,3 +219,12 @@ def test_merges_compute_what_looks_at_the_source_alone_as_select_does(session: S
     with pytest.raises(InvalidInputError, match="cannot use 'GREATEST"):
         session.sql(f"MERGE INTO {table} t USING q ON t.k = q.k WHEN MATCHED THEN UPDATE SET n = greatest(q.k, t.n)")
     assert "size(l)" not in session.sql(f"EXPLAIN DELETE FROM {table} WHERE size(l) = 1")["plan"][0].as_py()
+
+
+def test_cube_roots_of_cubes_are_whole(session: Session) -> None:
+    found = values(session, "SELECT id, cbrt((id - 300) * (id - 300) * (id - 300)) FROM range(601)")
+    assert found == [(i, i - 300.0) for i in range(601)]
+    odd = ("5e-324D", "1.7976931348623157e308D", "CAST('-Infinity' AS DOUBLE)", "-0.0D", "NULL")
+    assert repr(values(session, f"SELECT {', '.join(f'cbrt({text})' for text in odd)}")[0]) == (
+        "(1.7031839360032603e-108, 5.643803094122362e+102, -inf, -0.0, None)"
+    )
