@@ -25,6 +25,7 @@ from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.storage.paths import DROPPED, TablePaths, join, of_table
 from merganser.storage.protocol import Entries
+from merganser.storage.retries import STORE
 
 _SUFFIX: Final = ".db"
 _MARKER: Final = ".merganser"
@@ -67,7 +68,12 @@ class FileSystem:
 
     def create_database(self, name: str) -> None:
         """Create a database. The file that makes its directory says by its content which caller has created it."""
-        storage, path, ours = self.env.storage, join(self.directory(name), _MARKER), self.env.new_id().encode()
+        path, ours = join(self.directory(name), _MARKER), self.env.new_id().encode()
+        STORE.run(lambda: self._mark(name, path, ours), StorageError, timing=self.env)
+
+    def _mark(self, name: str, path: str, ours: bytes) -> None:
+        """Create the file of a database. An attempt may come after one whose reply was lost."""
+        storage = self.env.storage
         try:
             storage.create(path, ours)
         except UnsupportedError:  # the store promises no single winner
@@ -75,7 +81,7 @@ class FileSystem:
         except (AlreadyExistsError, StorageError) as error:
             with contextlib.suppress(NotFoundError, StorageError):
                 if storage.read(path) == ours:
-                    return  # the reply of an attempt was lost
+                    return
             if isinstance(error, StorageError):
                 raise
             raise AlreadyExistsError(f"database '{name}' already exists.", database=name) from None
