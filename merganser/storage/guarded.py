@@ -109,7 +109,7 @@ class ReadOnlyStorage(GuardedStorage):
     The server of a catalog can refuse the requests that it gets, and not what a client does to files that both reach.
 
     Attributes:
-        why: who says that the client only reads, and what to do: the end of messages.
+        why: the end of messages: the catalog whose client only reads, and what to do.
     """
 
     why: str = ""
