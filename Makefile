@@ -88,7 +88,7 @@ sbom: build ## dist/sbom.cdx.json: the packages that the wheel of dist brings, w
 release-check: sbom ## build what a release publishes, and check it
 	.release/bin/python -m twine check --strict dist/*.whl dist/*.tar.gz
 
-bench-%: setup ## bench-tables, bench-commits or bench-spark: see benchmarks/README.md
+bench-%: setup ## bench-quick: ten workloads beside the last recorded run, 3 minutes; others: see benchmarks/README.md
 	$(BIN)/python -m benchmarks.$*
 
 clean: ## remove what was built, the environment included

@@ -23,7 +23,8 @@ import merganser.spark as ms
 from . import data, ours_buckets, ours_spark
 from .buckets import DYNAMIC, FIXED, MOVING, PARTED, SHAPES, print_moves
 from .harness import Bench, Contender, Measures, Result, Tables, parser, print_block, start
-from .spark_session import session, tree_cpu_seconds
+from .processes import tree_cpu_seconds
+from .spark_session import session
 
 WARM_ROWS = 20_000
 SMALL_ROWS = 1_000

@@ -28,7 +28,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .spark_session import session, tree_cpu_seconds
+from .processes import tree_cpu_seconds
+from .spark_session import session
 
 _ROWS = 1_000
 _KEYS = 20

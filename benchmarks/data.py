@@ -106,6 +106,8 @@ class Batches:
 
 VALUE_BELOW = 10_000
 """`i32 < VALUE_BELOW` holds for 1 % of the rows."""
+QUERY_BELOW = 500_000
+"""`i32 < QUERY_BELOW` holds for half of the rows."""
 
 
 def prepare(work: Path, rows: int, seed: int = 7) -> Batches:
@@ -183,7 +185,7 @@ def _batch(keys: np.ndarray, random: np.random.Generator) -> pa.RecordBatch:
         pa.array(random.integers(0, 1_000_000, n, dtype=np.int32)),
         pa.array(random.integers(-(2**62), 2**62, n), mask=random.random(n) < 0.1),
         pa.array(random.normal(0, 1000, n)),
-        _decimals(random.integers(-10_000_000, 10_000_000, n)),
+        decimals(random.integers(-10_000_000, 10_000_000, n)),
         labels.take(pa.array(random.integers(0, 100, n, dtype=np.int32))),
         _texts(random, n),
         pa.array(random.integers(1_577_836_800_000_000, 1_735_689_600_000_000, n)).cast(pa.timestamp("us")),
@@ -193,11 +195,12 @@ def _batch(keys: np.ndarray, random: np.random.Generator) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def _decimals(cents: np.ndarray) -> pa.Array:
+def decimals(cents: np.ndarray, precision: int = 12) -> pa.Array:
+    """Decimals with two digits after the point, of int64."""
     words = np.empty((len(cents), 2), dtype=np.int64)
     words[:, 0] = cents
     words[:, 1] = cents >> 63
-    return pa.Array.from_buffers(pa.decimal128(12, 2), len(cents), [None, pa.py_buffer(words)])
+    return pa.Array.from_buffers(pa.decimal128(precision, 2), len(cents), [None, pa.py_buffer(words)])
 
 
 def _texts(random: np.random.Generator, n: int) -> pa.Array:

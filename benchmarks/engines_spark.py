@@ -21,8 +21,9 @@ from pyspark.sql import functions as f
 
 from . import engine_data
 from .harness import FLOOR, MERGANSER, Bench, Measures, Result, parser, print_block, start
+from .processes import tree_cpu_seconds
 from .spark import _ours
-from .spark_session import session, tree_cpu_seconds
+from .spark_session import session
 
 ROWS = 2_000_000
 

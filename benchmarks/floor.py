@@ -9,6 +9,9 @@
   chunks; `scan_by_bucket` is the lazy query for one of the four parts after the other, which a table may do, since a
   key stays in its bucket, and which is faster, since a part fits the caches better.
 
+* A small commit is a write of so few rows.
+* A lookup of keys is a binary search in the sorted keys of a frame in memory, and a gather of the rows.
+* A query is the same query by Polars on the files that the compaction made.
 * A full compaction is a scan whose rows are then split in four and written as four Parquet files (zstd 1).
 * A scan after a compaction is a plain read of the very files that the compaction made: by pyarrow, and beside it by
   Polars, which decodes faster and checks no page.
@@ -21,11 +24,15 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .data import BUCKETS, few, load
+from .data import BUCKETS, QUERY_BELOW, few, load
+from .timing import timed_each, timed_often
 
 
 def _frame(path: str) -> pl.DataFrame:
@@ -73,6 +80,19 @@ def upserts(table: str, upserts: Sequence[str]) -> Callable[[], int]:
         return sum(frame.height for frame in frames)
 
     return action
+
+
+def small_commits(table: str, rows: int, commits: int, key_space: int) -> Callable[[], dict[str, Any]]:
+    """Write `rows` rows `commits` times as further runs; gives the seconds of each."""
+    batches = [few(rows, key_space, seed) for seed in range(commits)]
+    paths = (Path(table) / f"small-{number:02d}" for number in range(commits))
+
+    def write_run(batch: pa.Table) -> None:
+        frame = pl.from_arrow(batch)
+        assert isinstance(frame, pl.DataFrame)
+        _write_run(frame, next(paths))
+
+    return lambda: timed_each(batches, write_run)
 
 
 def scan(table: str, columns: Sequence[str] | None = None) -> Callable[[], int]:
@@ -143,6 +163,30 @@ def plain_filter_by_polars(paths: Sequence[str], columns: Sequence[str], value_b
         return pl.scan_parquet(list(paths)).select(columns).filter(pl.col("i32") < value_below).collect().height
 
     return action
+
+
+def lookup_keys(paths: Sequence[str], keys: Sequence[int]) -> Callable[[], dict[str, Any]]:
+    """Find the rows of keys in a sorted frame in memory."""
+    frame = pl.read_parquet(list(paths)).sort("k").rechunk()
+    sorted_keys = frame["k"].to_numpy()
+    wanted = np.array(keys)
+
+    def find() -> int:
+        places = np.searchsorted(sorted_keys, wanted).clip(max=len(sorted_keys) - 1)
+        return frame[places[sorted_keys[places] == wanted]].height
+
+    return lambda: timed_often(find)
+
+
+def query(paths: Sequence[str]) -> Callable[[], dict[str, Any]]:
+    """Group the rows of a filter."""
+
+    def ask() -> int:
+        rows = pl.scan_parquet(list(paths)).filter(pl.col("i32") < QUERY_BELOW)
+        groups = rows.group_by("label").agg(pl.len(), pl.col("price").sum(), pl.col("f64").mean(), pl.col("at").max())
+        return groups.sort("label").collect().height
+
+    return lambda: timed_often(ask)
 
 
 def _last_of_each_key(files: Iterable[Path], columns: Sequence[str] | None) -> pl.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ import pyarrow.compute as pc
 import merganser as mg
 
 from . import engine_data
-from .data import FIELDS, SCHEMA, few, load
+from .data import FIELDS, QUERY_BELOW, SCHEMA, few, load
+from .timing import timed_each, timed_often
 
 OPTIONS = {"bucket": "4", "write-only": "true"}
 """Four buckets, and no compaction by writers: the peers have none, and the scans are to merge every run."""
@@ -96,15 +96,6 @@ def create_and_commit(table: str, rows: int, commits: int, key_space: int) -> Ca
     """The same into a new table."""
     create(table)
     return small_commits(table, rows, commits, key_space)
-
-
-def timed_each(batches: Sequence[pa.Table], write: Callable[[pa.Table], object]) -> dict[str, Any]:
-    each = []
-    for batch in batches:
-        start = time.perf_counter()
-        write(batch)
-        each.append(time.perf_counter() - start)
-    return {"rows": sum(batch.num_rows for batch in batches), "each_seconds": each}
 
 
 def create_buckets(table: str, buckets: int) -> Callable[[], int]:
@@ -196,6 +187,26 @@ def compact(table: str) -> Callable[[], dict[str, Any]]:
         }
 
     return action
+
+
+def lookup_keys(table: str, copies: str, keys: Sequence[int]) -> Callable[[], dict[str, Any]]:
+    """Look keys up at once, with a handle that has its lookup copies."""
+    handle = mg.table(table, options={"lookup.cache-directory": copies}).lookups(cache="all")
+    wanted = pa.table({"k": pa.array(keys, pa.int64())})
+    handle.lookup(wanted)
+    return lambda: timed_often(lambda: int(handle.lookup(wanted).num_rows))
+
+
+def query(table: str) -> Callable[[], dict[str, Any]]:
+    """Group the rows of a filter, by SQL."""
+    path = Path(table)
+    session = mg.catalog(str(path.parent.parent)).session()
+    text = (
+        f"SELECT label, count(*), sum(price), avg(f64), max(at) FROM db.`{path.name}` "
+        f"WHERE i32 < {QUERY_BELOW} GROUP BY label ORDER BY label"
+    )
+    session.sql(text)
+    return lambda: timed_often(lambda: int(session.sql(text).num_rows))
 
 
 def live_files(table: str) -> Callable[[], dict[str, Any]]:

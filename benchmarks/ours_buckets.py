@@ -12,6 +12,7 @@ import merganser as mg
 
 from . import ours
 from .data import few, load
+from .timing import timed_each
 
 WARM_FROM = 3
 """The commits before it bring memory and files to where they stay."""
@@ -72,7 +73,7 @@ def small_commits(table: str, rows: int, commits: int, key_space: int) -> Callab
     target = mg.table(table)
 
     def action() -> dict[str, Any]:
-        found = ours.timed_each(batches, target.write)
+        found = timed_each(batches, target.write)
         return found | {"warm_ms": 1e3 * median(found["each_seconds"][WARM_FROM:]), "commits": commits}
 
     return action

@@ -13,6 +13,7 @@ import merganser as mg
 
 from . import ours
 from .data import few, load
+from .timing import timed_each
 
 WARM_FROM = 4
 """The commits before it read the base, and then copy it."""
@@ -80,7 +81,7 @@ def small_commits(table: str, copies: str, rows: int, commits: int, key_space: i
     target = _opened(table, copies)
 
     def action() -> dict[str, Any]:
-        found = ours.timed_each(batches, target.write)
+        found = timed_each(batches, target.write)
         each = found["each_seconds"]
         warm = {"warm_ms": 1e3 * median(each[WARM_FROM:])} if len(each) > WARM_FROM else {}
         return found | warm | {"commits": commits}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -18,9 +18,9 @@ def register(spark: SparkSession) -> None:
     ms.register(spark)
 
 
-def create(table: Path) -> None:
-    """Make an empty table."""
-    ours.create(str(table))
+def create(table: Path, options: Mapping[str, str] | None = None) -> None:
+    """Make an empty table; `options` go before those of all benchmarks."""
+    ours.create(str(table), options)
 
 
 def write(spark: SparkSession, parquet: Path, table: Path, *, collect: bool = False) -> None:

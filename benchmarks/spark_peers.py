@@ -82,7 +82,11 @@ class Connector:
         minor = self.spark.rpartition(".")[0]
         if not self.spark or metadata.version("pyspark").rpartition(".")[0] == minor:
             return sys.executable
-        return str(peers.environment_of(peers.PeerKind(f"spark-{minor}", (f"pyspark=={self.spark}",), "")))
+        return str(
+            peers.environment_of(
+                peers.PeerKind(f"spark-{minor}", (f"pyspark=={self.spark}", "pyarrow>=19", "numpy>=1.26"), "")
+            )
+        )
 
     def files(self) -> list[str]:
         """The jars on this machine; downloaded by the first call."""

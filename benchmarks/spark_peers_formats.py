@@ -10,12 +10,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
 
 from .spark_session import SHUFFLE_PARTITIONS
-
-KEY = "k"
 
 
 class Format(ABC):
@@ -23,10 +22,12 @@ class Format(ABC):
 
     has_vectors = True
     """Whether it can mark replaced rows without rewriting files."""
+    more_properties: ClassVar[Mapping[str, str]] = {}
+    """Properties of tables, or options of writes, that go before those here."""
 
-    def __init__(self, warehouse: Path, columns: Mapping[str, str]) -> None:
-        """A format whose tables lie below `warehouse` and have `columns` (name -> SQL type of Spark)."""
-        self.warehouse, self.columns = warehouse, columns
+    def __init__(self, warehouse: Path, columns: Mapping[str, str], key: Sequence[str] = ("k",)) -> None:
+        """A format whose tables lie below `warehouse` and have `columns` (name -> SQL type of Spark) and a key."""
+        self.warehouse, self.columns, self.key = warehouse, columns, key
 
     @abstractmethod
     def settings(self) -> dict[str, str]:
@@ -41,7 +42,7 @@ class Format(ABC):
 
     @abstractmethod
     def create(self, spark: SparkSession, table: str, *, vectors: bool) -> None:
-        """Make an empty table whose key is `k`."""
+        """Make an empty table."""
 
     @abstractmethod
     def write(self, rows: DataFrame, table: str) -> None:
@@ -119,9 +120,13 @@ class _SqlFormat(Format):
     def upsert(self, rows: DataFrame, table: str) -> None:
         rows.createOrReplaceTempView("changes")
         rows.sparkSession.sql(
-            f"MERGE INTO {self.name(table)} t USING changes c ON t.{KEY} = c.{KEY} "
+            f"MERGE INTO {self.name(table)} t USING changes c ON {self.same_key()} "
             "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
         )
+
+    def same_key(self) -> str:
+        """That rows of the table (`t`) and of the changes (`c`) have the same key, as SQL."""
+        return " AND ".join(f"t.{name} = c.{name}" for name in self.key)
 
     def read(self, spark: SparkSession, table: str, columns: Sequence[str]) -> DataFrame:
         return spark.table(self.name(table)).select(*columns)
@@ -176,7 +181,7 @@ class Delta(_SqlFormat):
         return f"delta.`{self.path(table)}`"
 
     def create(self, spark: SparkSession, table: str, *, vectors: bool) -> None:
-        properties = _properties({"delta.enableDeletionVectors": str(vectors).lower()})
+        properties = _properties({"delta.enableDeletionVectors": str(vectors).lower()} | self.more_properties)
         spark.sql(f"CREATE TABLE {self.name(table)} ({self.column_text()}) USING delta {properties}")
 
     def write(self, rows: DataFrame, table: str) -> None:
@@ -221,10 +226,11 @@ class Hudi(Format):
             "hoodie.table.name": table,
             "hoodie.datasource.write.table.type": "MERGE_ON_READ",
             "hoodie.datasource.write.operation": operation,
-            "hoodie.datasource.write.recordkey.field": KEY,
+            "hoodie.datasource.write.recordkey.field": ",".join(self.key),
             "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
             "hoodie.compact.inline": "false",
             "hoodie.parquet.compression.codec": "zstd",
+            **self.more_properties,
         }
         rows.write.format("hudi").options(**options).mode("append").save(str(self.path(table)))
 
@@ -259,13 +265,14 @@ class Paimon(_SqlFormat):
 
     def create(self, spark: SparkSession, table: str, *, vectors: bool) -> None:
         properties = {
-            "primary-key": KEY,
+            "primary-key": ",".join(self.key),
             "bucket": "4",
             "file.format": "parquet",
             "file.compression": "zstd",
             "file.compression.zstd-level": "1",
             "write-only": str(not vectors).lower(),
             "deletion-vectors.enabled": str(vectors).lower(),
+            **self.more_properties,
         }
         spark.sql(f"CREATE TABLE {self.name(table)} ({self.column_text()}) {_properties(properties)}")
 

@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from .harness import Measures, bytes_written, files_under
+from .processes import tree_cpu_seconds
 from .spark_peers_formats import FORMATS, Format
-from .spark_session import session, tree_cpu_seconds
+from .spark_session import session
 
 WRITE, UPSERTS, SMALL = "write", "upserts", "upsert of 1,000 rows"
 SCAN_ALL, SCAN_TWO = "scan all", "scan 2 columns"

@@ -1,4 +1,4 @@
-"""A Spark session as the benchmarks use it, and the CPU time of all its processes; needs PySpark 3.5 or newer alone."""
+"""A Spark session as the benchmarks use it; needs PySpark 3.5 or newer alone."""
 
 from __future__ import annotations
 
@@ -38,41 +38,3 @@ def session(driver_memory: str, directory: Path, extra: Mapping[str, str] | None
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
-
-
-def python_bytes(root: int) -> int:
-    """Memory of a process and all its living descendants but Java, pages they share counted once (Linux)."""
-    total = 0
-    waiting = [root]
-    while waiting:
-        place = Path(f"/proc/{waiting.pop()}")
-        try:
-            for task in (place / "task").iterdir():
-                waiting += map(int, (task / "children").read_text().split())
-            if (place / "comm").read_text().strip() != "java":
-                rollup = (place / "smaps_rollup").read_text()
-                total += 1024 * int(rollup.partition("\nPss:")[2].split()[0])
-        except OSError:
-            continue
-    return total
-
-
-def tree_cpu_seconds(root: int) -> float:
-    """CPU seconds of a process and all its living descendants, with those of their ended children (Linux)."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                numbers = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(numbers[1])
-            ticks[int(entry.name)] = sum(int(number) for number in numbers[11:15])
-    total = 0
-    for process in ticks:
-        ancestor = process
-        while ancestor not in (0, root):
-            ancestor = parents.get(ancestor, 0)
-        total += ticks[process] if ancestor == root else 0
-    return total / os.sysconf("SC_CLK_TCK")

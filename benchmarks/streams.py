@@ -38,7 +38,8 @@ from tests.log.broker import running as broker_running
 
 from . import data, ours
 from .harness import FLOOR, MERGANSER, Measures, Result, parser, print_block, start
-from .spark_session import python_bytes, session, tree_cpu_seconds
+from .processes import python_bytes, tree_cpu_seconds
+from .spark_session import session
 
 FILES = 10
 SMALL_ROWS = 1_000

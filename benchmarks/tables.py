@@ -41,16 +41,18 @@ def main() -> None:
     batches = data.prepare(bench.work, options.rows, options.seed)
     tables = Tables(bench.work)
     try:
-        _measure_writes(bench, tables, batches)
-        _measure_scans(bench, tables, batches)
-        _measure_small_commits(bench, tables, batches)
+        measure_writes(bench, tables, batches)
+        measure_scans(bench, tables, batches)
+        measure_small_commits(bench, tables, batches)
         _measure_memory(bench, tables, batches)
     finally:
         tables.close()
     bench.finish()
 
 
-def _measure_writes(bench: Bench, tables: Tables, batches: data.Batches) -> None:
+def measure_writes(bench: Bench, tables: Tables, batches: data.Batches) -> None:
+    """Bulk write and ten upserts."""
+
     def size(contender: Contender, measures: Measures) -> None:
         files = files_under(tables.path(contender, "base"))
         measures["written_bytes"] = bytes_written({}, files)
@@ -86,7 +88,9 @@ def _measure_writes(bench: Bench, tables: Tables, batches: data.Batches) -> None
     )
 
 
-def _measure_scans(bench: Bench, tables: Tables, batches: data.Batches) -> None:
+def measure_scans(bench: Bench, tables: Tables, batches: data.Batches, *, forms: bool = True) -> None:
+    """Merged scans of the base and the ten upserts; `forms`: and of the floor in its two other forms."""
+
     def merged_is_there(contender: Contender) -> None:
         _ensure_merged(tables, batches, contender)
 
@@ -107,7 +111,7 @@ def _measure_scans(bench: Bench, tables: Tables, batches: data.Batches) -> None:
             only=(MERGANSER,) if "keys" in arguments else TABLES if filtered else None,
             floor="scan all" if filtered else None,
         )
-        if not filtered:
+        if forms and not filtered:
             for form in ("by bucket", "eagerly"):
                 bench.measure(
                     f"{action}, floor {form}",
@@ -128,7 +132,8 @@ def _check_rows(bench: Bench) -> None:
             raise SystemExit(f"{action}: the contenders do not agree on the rows: {found}")
 
 
-def _measure_small_commits(bench: Bench, tables: Tables, batches: data.Batches) -> None:
+def measure_small_commits(bench: Bench, tables: Tables, batches: data.Batches) -> None:
+    """Small commits into the base; the measures are those of one commit."""
     before: dict[str, dict[str, tuple[int, int]]] = {}
 
     def fresh(contender: Contender) -> None:
@@ -155,7 +160,6 @@ def _measure_small_commits(bench: Bench, tables: Tables, batches: data.Batches) 
         },
         before=fresh,
         after=per_commit,
-        only=TABLES,
     )
 
 

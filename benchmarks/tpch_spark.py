@@ -17,7 +17,8 @@ import merganser as mg
 import merganser.spark as ms
 
 from .harness import Result, parser, print_block, start
-from .spark_session import session, tree_cpu_seconds
+from .processes import tree_cpu_seconds
+from .spark_session import session
 from .tpch import APPEND, KEYED, PLAIN, prepared, print_queries
 from .tpch_data import KEYS, QUERIES
 

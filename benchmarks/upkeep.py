@@ -49,7 +49,7 @@ def main() -> None:
     batches = data.prepare(bench.work, chosen.rows, chosen.seed)
     tables = Tables(bench.work)
     try:
-        _measure_compaction(bench, tables, batches)
+        measure_compaction(bench, tables, batches)
         _measure_scans(bench, tables, batches)
         _measure_inline(bench, tables, batches)
         _measure_memory(bench, tables, chosen)
@@ -77,7 +77,8 @@ def ensure_compacted(tables: Tables, batches: data.Batches) -> None:
         run_child(MERGANSER, "compact", {"table": str(tables.path(MERGANSER, "compacted"))})
 
 
-def _measure_compaction(bench: Bench, tables: Tables, batches: data.Batches) -> None:
+def measure_compaction(bench: Bench, tables: Tables, batches: data.Batches) -> None:
+    """A full compaction of the base and its ten upserts."""
     before: dict[str, dict[str, tuple[int, int]]] = {}
 
     def fresh(contender: Contender) -> None:

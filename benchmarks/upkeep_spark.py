@@ -13,7 +13,8 @@ import merganser.spark as ms
 
 from . import data, ours, ours_spark
 from .harness import MERGANSER, Bench, Measures, Result, Tables, print_block
-from .spark_session import session, tree_cpu_seconds
+from .processes import tree_cpu_seconds
+from .spark_session import session
 from .upkeep import ensure_compacted, ensure_merged
 
 WARM_ROWS = 20_000

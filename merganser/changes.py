@@ -8,10 +8,10 @@ column a. ARRAY elements and MAP values that are ROWs are passed through: "a.b" 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import builtins
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
@@ -40,6 +40,7 @@ from merganser.schema.types import Field
 from merganser.storage.env import Env
 from merganser.storage.open import storage_for
 from merganser.storage.paths import TablePaths
+from merganser.values import dataclass
 
 if TYPE_CHECKING:
     from merganser.rules.create import SchemaLike

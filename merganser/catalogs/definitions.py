@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from merganser import changes as c
 from merganser.errors import AlreadyExistsError, FormatError, InvalidInputError, NotFoundError, a_type
 from merganser.schema import types as t
 from merganser.schema.types_text import field_from_json, field_to_json
+from merganser.values import dataclass
 
 SPARK: Final = "spark"
 """The dialect that merganser reads, and writes beside the query itself."""

@@ -12,7 +12,6 @@ has removed them. A directory with other files is refused too, because dropping 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import Final
 
 from merganser.catalogs.metastore import Repair
@@ -26,6 +25,7 @@ from merganser.storage.env import Env
 from merganser.storage.paths import DROPPED, TablePaths, join, of_table
 from merganser.storage.protocol import Entries
 from merganser.storage.retries import STORE
+from merganser.values import dataclass
 
 _SUFFIX: Final = ".db"
 _MARKER: Final = ".merganser"

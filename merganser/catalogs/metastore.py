@@ -12,13 +12,13 @@ A metastore pickles, since tasks of Spark create tables.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from merganser.catalogs.definitions import Function, View
 from merganser.catalogs.names import TableName
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 NO_ROW: Final = "files without a row"
 NO_FILES: Final = "a row without files"

@@ -20,7 +20,6 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +29,7 @@ from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.options.catalog import URI, WAREHOUSE
 from merganser.options.secrets import is_secret
 from merganser.storage.local import LocalStorage
+from merganser.values import dataclass
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

@@ -14,7 +14,7 @@ import re
 import ssl
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.metadata import entry_points
 from typing import Any, Final, NoReturn
 from urllib.parse import quote_plus
@@ -32,6 +32,7 @@ from merganser.errors import (
     UnsupportedError,
 )
 from merganser.storage.retries import MACHINE, Retries
+from merganser.values import dataclass
 
 GROUP: Final = "merganser.rest_auth"
 """Entry points that sign requests, by the names that the option `token.provider` may have."""

@@ -7,13 +7,13 @@ nothing of that name; if the creation fails, the old one is created again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from merganser.catalogs.definitions import Function, View, change_to_json, function_of, view_of
 from merganser.catalogs.names import TableName
 from merganser.catalogs.rest_client import RestClient
 from merganser.errors import CommitUnknownError, MerganserError, NotFoundError, StorageError, UnsupportedError
+from merganser.values import dataclass
 
 T = TypeVar("T", View, Function)
 

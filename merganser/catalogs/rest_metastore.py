@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from merganser.catalogs.definitions import name_of_view
@@ -44,6 +44,7 @@ from merganser.storage.guarded import GuardedStorage, ReadOnlyStorage, check_may
 from merganser.storage.open import path_of, storage_for
 from merganser.storage.paths import TablePaths, join
 from merganser.storage.protocol import Storage
+from merganser.values import dataclass
 
 _DECIDES: Final = re.compile(r"(.+?)/(?:branch/branch-([^/]+)/)?(snapshot|schema)/\3-(\d+)")
 """The file that makes a commit or an alter: directory of the table, branch, kind and number."""

@@ -17,7 +17,7 @@ import os
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote_plus, unquote_plus
@@ -29,6 +29,7 @@ from merganser.options import catalog as c
 from merganser.options.option import Options
 from merganser.storage.local import LocalStorage
 from merganser.storage.retries import MACHINE, Retries
+from merganser.values import dataclass
 
 DLF: Final = "dlf"
 _ALGORITHM: Final = "DLF4-HMAC-SHA256"

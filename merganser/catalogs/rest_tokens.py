@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from merganser.catalogs.rest_client import RestClient
@@ -21,6 +21,7 @@ from merganser.storage.object_store import ObjectStorage
 from merganser.storage.open import storage_for
 from merganser.storage.protocol import Storage
 from merganser.storage.retries import MACHINE
+from merganser.values import dataclass
 
 _BEFORE_MS: Final = 3_600_000
 """Maximum time before their end at which keys are asked for again, in milliseconds. Paimon's clients use it always."""

@@ -19,7 +19,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -28,6 +28,7 @@ import sqlalchemy as sa
 
 from merganser.errors import AlreadyExistsError, ConflictError, StorageError, UnsupportedError
 from merganser.storage.retries import MACHINE, Retries
+from merganser.values import dataclass
 
 _NAME: Final = 255
 _VALUE: Final = 1000

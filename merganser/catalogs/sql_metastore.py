@@ -17,7 +17,7 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from merganser.catalogs.definitions import Function, View, function_of, name_of_view, view_of
@@ -39,6 +39,7 @@ from merganser.schema.table_schema import TableSchema, from_json
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
 from merganser.storage.protocol import Storage
+from merganser.values import dataclass
 
 T = TypeVar("T", View, Function)
 _DECIDES: Final = re.compile(r"/([^/]+)\.db/([^/.][^/]*)/(?:branch/branch-[^/]+/)?(snapshot|schema)/\3-\d+")

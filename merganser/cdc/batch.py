@@ -6,7 +6,7 @@ A record is *open* until it is rejected with a reason, skipped, or its rows are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from merganser.parsing.json_scan import ABSENT, NULL, OBJECT, TEXT, Bools, Bytes
 from merganser.parsing.rules import Encoding
 from merganser.rules.merging import Vouched
 from merganser.schema.conform import Limits
+from merganser.values import dataclass
 
 INSERT: Final = 0
 UPSERT: Final = 1
@@ -141,7 +142,7 @@ class Known:
     """A piece of the envelope: values by record, and their form."""
 
     cells: Cells
-    encoding: Encoding = Encoding()  # noqa: RUF009  an immutable value
+    encoding: Encoding = Encoding()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,6 +14,7 @@ from merganser.cdc.batch import DELETE, INSERT, UPDATE, Batch, Changes, Document
 from merganser.parsing.cells import NOTHING, Cells, cells_of, joined, places
 from merganser.parsing.json_scan import ABSENT, ARRAY, BOOLEAN, NULL, OBJECT, TEXT, Bools, Bytes, Inside, Ints, scan
 from merganser.parsing.rules import PLAIN, Encoding
+from merganser.values import dataclass
 
 _ENVELOPE: Final = ("data", "old", "type", "isDdl", "database", "table", "es", "ts", "gtid", "mysqlType")
 _CONTROL: Final = (

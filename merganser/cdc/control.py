@@ -7,7 +7,6 @@ if they are not all columns of the table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 
 from merganser.cdc.batch import Batch, Document
 from merganser.parsing.json_scan import TEXT, Bools
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from merganser.parsing.json_scan import OBJECT
 from merganser.schema import types as t
 from merganser.schema.types_text import UNNUMBERED
 from merganser.schema.widening import widened
+from merganser.values import dataclass
 
 _PRECISION_MAX: Final = 38
 _FINE_CLOCKS: Final = ("sqlserver", "oracle", "db2")

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import pyarrow as pa
@@ -38,6 +38,7 @@ from merganser.expr.text import parse_projection
 from merganser.options.registry import did_you_mean
 from merganser.parsing.rules import BASE64_UNSAID, UNITS, Rules
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 FORMATS: Final = (
     "debezium-json", "debezium-json-schema", "debezium-flat", "canal-json", "maxwell-json", "ogg-json", "json",
@@ -85,7 +86,7 @@ class CdcOptions:
     placeholder: str = PLACEHOLDER
     missing: str = "unavailable"
     old_rows: str = "auto"
-    rules: Rules = Rules()  # noqa: RUF009  an immutable value
+    rules: Rules = Rules()
     database: str | None = None
     table: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from merganser.rules.merging import Vouched, vouched
 from merganser.schema import types as t
 from merganser.schema.conform import Limits
 from merganser.schema.table_schema import TableSchema
+from merganser.values import dataclass
 
 _PIECE_BYTES: Final = 1 << 26
 """Bytes of records that are read at once; memory holds a few times as many."""

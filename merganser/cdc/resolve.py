@@ -6,7 +6,7 @@ A change keeps its place: its old row comes right before its new one. All rows o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +29,7 @@ from merganser.schema.row_kind import DELETE as MINUS_D
 from merganser.schema.row_kind import INSERT as PLUS_I
 from merganser.schema.row_kind import UPDATE_AFTER as PLUS_U
 from merganser.schema.row_kind import UPDATE_BEFORE as MINUS_U
+from merganser.values import dataclass
 
 _SHOWN_MAX: Final = 100
 _TIMES: Final = (t.Date, t.Time, t.Timestamp, t.LocalZonedTimestamp)

@@ -6,7 +6,6 @@ The names of a batch are few, so what follows may look at each of them; records 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +17,7 @@ from merganser.cdc.batch import Batch, Names
 from merganser.cdc.options import cdc_options
 from merganser.parsing.cells import Cells, utf8
 from merganser.parsing.json_scan import TEXT, Ints
+from merganser.values import dataclass
 
 _FORMATS: Final[Mapping[str, Callable[[Batch], Names]]] = {
     "debezium-json": debezium.source_names,

@@ -42,18 +42,23 @@ def list_shards(table: TableName, warehouse: Warehouse = None, store: Store = No
 
     Parents are the shards that the keys of a shard were in before.
     """
+    import pyarrow as pa
+
     from merganser.cli import render
+    from merganser.cli.output import named_cells
     from merganser.cli.target import table_of
 
+    shards = table_of(table, warehouse, store).shards()
+    partitions = named_cells(pa.Table.from_pylist([dict(shard.partition) for shard in shards]), ", ")
     rows = [
         [
             shard.shard_id,
-            ", ".join(f"{name}={render.cell(value)}" for name, value in shard.partition.items()),
+            partition,
             str(shard.bucket),
             "open" if shard.closed_by is None else f"closed by snapshot {shard.closed_by}",
             ", ".join(shard.parents),
         ]
-        for shard in table_of(table, warehouse, store).shards()
+        for shard, partition in zip(shards, partitions, strict=True)
     ]
     headings = ["shard", "partition", "bucket", "state", "parents"]
     render.list_of(rows, headings, right=["bucket"], none=f"the stream of '{table}' has no shards yet")
@@ -112,6 +117,7 @@ def tail(
     from rich.text import Text
 
     from merganser.cli import render
+    from merganser.cli.output import named_cells
     from merganser.cli.target import table_of
     from merganser.cli.until_stopped import until_stopped
     from merganser.options.read import CONTINUOUS_DISCOVERY_INTERVAL
@@ -132,10 +138,9 @@ def tail(
                 if isinstance(changes, Gap):
                     render.line(console, render.dim(f"snapshot {changes.snapshot} published no changes"))
                     continue
-                names = [name for name in changes.column_names if name != CHANGE_KIND.name]
-                for row in changes.slice(0, _SHOWN_ROWS).to_pylist():
-                    kind = row[CHANGE_KIND.name]
-                    text = "  ".join(f"{name}={render.cell(row[name])}" for name in names)
+                shown = changes.slice(0, _SHOWN_ROWS)
+                kinds = shown.column(CHANGE_KIND.name).to_pylist()
+                for kind, text in zip(kinds, named_cells(shown.drop_columns([CHANGE_KIND.name]), "  "), strict=True):
                     render.line(console, Text(f"{kind} {text}", style=colours[kind]))
                 left = changes.num_rows - _SHOWN_ROWS
                 if left > 0:

@@ -13,7 +13,7 @@ import textwrap
 import time
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +27,7 @@ from merganser.errors import InvariantError
 from merganser.handle.doors import catalog
 from merganser.handle.table import Table
 from merganser.progress.sizes import size_text
+from merganser.values import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

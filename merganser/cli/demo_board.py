@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from rich import box
@@ -18,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from merganser.cli import render
+from merganser.values import dataclass
 
 _LINE_SECONDS: Final = 5.0
 _BAR_WIDTH: Final = 24

@@ -11,11 +11,11 @@ Records are Debezium's JSON, in the order of their times. All is columns; no ste
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from merganser.schema.lazy_polars import pl
+from merganser.values import dataclass
 
 KEY: Final = ("month", "day", "carrier", "flight", "origin")
 COLUMNS: Final = {

@@ -20,7 +20,7 @@ import time
 import zipfile
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, Final
@@ -40,6 +40,7 @@ from merganser.handle.doors import catalog
 from merganser.handle.table import Table
 from merganser.options.write import KAFKA_BOOTSTRAP_SERVERS, LOG_SYSTEM
 from merganser.schema.lazy_polars import pl
+from merganser.values import dataclass
 
 FOLDER: Final = "log"
 TABLE: Final = "travel.flights"

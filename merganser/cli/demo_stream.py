@@ -17,7 +17,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +32,7 @@ from merganser.errors import InvariantError
 from merganser.handle.doors import catalog
 from merganser.handle.table import Table
 from merganser.progress.work import STREAMS
+from merganser.values import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rich.console import Console
 
@@ -14,6 +13,7 @@ from merganser.meta.live_files import BucketId
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_state import MetaReader
 from merganser.progress.sizes import size_text
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

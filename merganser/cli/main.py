@@ -15,7 +15,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -133,8 +133,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if arguments is None:
         gc.set_threshold(_COLLECTED_AFTER)
         atexit.register(_leave)
+        if "demo" not in given:  # the only command with frames of pandas
+            sys.meta_path.insert(0, _WithoutPandas())
     _State.code = _run(_debug_first(given))
     sys.exit(_State.code)
+
+
+class _WithoutPandas:
+    """Answers imports of pandas as if it were not installed: Arrow imports it with the first array that it makes."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("no command uses pandas.", name=name)
 
 
 def _leave() -> None:

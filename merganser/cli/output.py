@@ -12,7 +12,7 @@ from typing import IO
 
 import pyarrow as pa
 
-from merganser.cli import render
+from merganser.codec.display import display_texts, on_one_line
 from merganser.errors import StorageError
 
 
@@ -42,24 +42,12 @@ def sink_of(path: str | None) -> Iterator[IO[bytes]]:
 
 
 def cells(column: pa.ChunkedArray) -> list[str]:
-    """Return the values of a column as texts on one line each. Python itself has no times of nine digits."""
-    kind = column.type
-    if pa.types.is_timestamp(kind) and kind.unit == "ns":
-        zone = "" if kind.tz is None else "+00:00"
-        texts = column.cast(pa.timestamp("ns")).cast(pa.string()).to_pylist()
-        return [render.cell(None if text is None else render.without_zeros(text) + zone) for text in texts]
-    shown = _shown(kind)
-    return [render.cell(value) for value in (column if shown == kind else column.cast(shown)).to_pylist()]
+    """Return the values of a column as texts on one line each."""
+    texts = display_texts(column).to_pylist()
+    return ["null" if text is None else on_one_line(text) for text in texts]
 
 
-def _shown(kind: pa.DataType) -> pa.DataType:
-    """Return a type with text for times of nine digits inside of values."""
-    if pa.types.is_timestamp(kind):
-        return pa.string() if kind.unit == "ns" else kind
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_shown(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(*(field.with_type(_shown(field.type)) for field in (kind.key_field, kind.item_field)))
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_shown(kind.value_type)))
-    return kind
+def named_cells(rows: pa.Table, between: str) -> list[str]:
+    """Return each row as text on one line: "dt=2026-01-01, hour=7"."""
+    columns = [[f"{name}={text}" for text in cells(rows.column(name))] for name in rows.column_names]
+    return [between.join(texts) for texts in zip(*columns, strict=True)] if columns else [""] * rows.num_rows

@@ -6,11 +6,8 @@ never cut. Elsewhere, output is plain text, as wide as the values need, without 
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterable, Sequence
-from datetime import date, datetime, time
-from decimal import Decimal
+from datetime import datetime
 from typing import Any, Final
 
 from rich import box
@@ -23,8 +20,6 @@ _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 _HEIGHTS: Final = "▁▂▃▄▅▆▇█"
 _GAP: Final = 2
 _NARROWEST: Final = 6
-_ZEROS: Final = re.compile(r"(?:\.0+|(\.\d*?[1-9])0+)(?=$|[+-])")
-"""Zeros at the end of a fraction of a second."""
 
 
 def stdout() -> Console:
@@ -53,52 +48,6 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 def moment(when: datetime) -> str:
     """Return a time in UTC, to the second."""
     return f"{when:%Y-%m-%d %H:%M:%S}"
-
-
-def without_zeros(text: str) -> str:
-    """Return the text of a time without zeros at the end of its seconds."""
-    return _ZEROS.sub(r"\1", text)
-
-
-def cell(value: Any) -> str:
-    """Return a value of a row as text on one line; data is shown as it is, without separators."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return _one_line(value)
-        case bytes():
-            return f"x'{value.hex()}'"
-        case datetime():
-            return without_zeros(value.isoformat(sep=" "))
-        case time():
-            return without_zeros(value.isoformat())
-        case date():
-            return value.isoformat()
-        case Decimal():
-            return f"{value:f}"
-        case list() | tuple() | dict():
-            return json.dumps(_plain(value), ensure_ascii=False)
-        case _:
-            return str(value)
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case list() | tuple():
-            return [_plain(item) for item in value]
-        case dict():
-            return {cell(key): _plain(item) for key, item in value.items()}
-        case None | bool() | int() | float() | str():
-            return value
-        case _:
-            return cell(value)
-
-
-def _one_line(text: str) -> str:
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 # layout

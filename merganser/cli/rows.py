@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
 from merganser.cli import render
 from merganser.cli.arguments import format_of_path
 from merganser.cli.output import cells, sink_of
+from merganser.codec.display import is_number
 from merganser.errors import InvalidInputError
 from merganser.handle.system_table import CatalogTable, SystemTable, TableView
 from merganser.handle.table import Table
@@ -25,8 +26,6 @@ from merganser.scan.rows import Rows
 from merganser.schema.literals import value_of_text
 from merganser.schema.types import Field
 from merganser.upkeep.plan_compaction import deletes_left
-
-_NUMBERS: Final = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
 def show(
@@ -279,7 +278,7 @@ def _print_change(snapshot: Snapshot) -> None:
 def _print(found: pa.Table, shown_max: int | None) -> None:
     console = render.stdout()
     shown = found if shown_max is None else found.slice(0, shown_max)
-    numbers = [field.name for field in shown.schema if any(test(field.type) for test in _NUMBERS)]
+    numbers = [field.name for field in shown.schema if is_number(field.type)]
     columns = [cells(column) for column in shown.columns]
     rows = list(zip(*columns, strict=True)) if columns else []
     render.table(console, shown.column_names, rows, right=numbers, records=True)

@@ -118,22 +118,15 @@ def _values(texts: Mapping[str, str]) -> dict[str, Any]:
 
 def _run(session: Any, texts: list[str], values: dict[str, Any], output: Any, before: Any) -> None:
     """Run texts; all are parsed before the first one runs."""
-    from merganser.cli.sql_stop import stoppable
     from merganser.sql.parse import parse
 
     for text in texts:
         parse(text, values)
     result = None
-    with stoppable(session.cancel) as stopped:
-        try:
-            for text in texts:
-                for result in session.results(text, values, before=before):
-                    if output.form == "table":
-                        output.show(result)
-        except Exception:
-            if stopped.is_set():
-                raise KeyboardInterrupt from None
-            raise
+    for text in texts:
+        for result in session.results(text, values, before=before):
+            if output.form == "table":
+                output.show(result)
     if output.form == "table" or result is None:
         return
     if not result.has_rows and output.path is not None:

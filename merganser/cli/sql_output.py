@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from merganser.cli import render
 from merganser.progress.sizes import size_text
+from merganser.values import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,10 +37,12 @@ class Output:
 
     def show(self, result: Any) -> None:
         """Show one result."""
+        from merganser.codec.display import on_one_line
+
         if result.has_rows and (self.form != "table" or self.path is not None):
             self._write(result)
         elif result.has_rows and (text := _text(result.rows)) is not None:
-            print("\n".join(render.cell(line) for line in text.split("\n")), flush=True)
+            print("\n".join(on_one_line(line) for line in text.split("\n")), flush=True)
         elif result.has_rows:
             self._table(result.rows)
             self._note(render.counted(result.rows.num_rows, "row"), result, sys.stderr)
@@ -59,13 +61,11 @@ class Output:
             self._note(f"{render.counted(done, 'row')}, {size} in {path}", result, sys.stderr)
 
     def _table(self, rows: pa.Table) -> None:
-        import pyarrow as pa
-
         from merganser.cli.output import cells
+        from merganser.codec.display import is_number
 
-        number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
         shown = rows.slice(0, self.shown_max) if self.shown_max else rows
-        numbers = [field.name for field in shown.schema if any(test(field.type) for test in number)]
+        numbers = [field.name for field in shown.schema if is_number(field.type)]
         columns = [cells(column) for column in shown.columns]
         texts = list(zip(*columns, strict=True)) if columns else []
         render.table(render.stdout(), shown.column_names, texts, right=numbers, cut=True)

@@ -24,7 +24,6 @@ from merganser.cli.arguments import format_of_path
 from merganser.cli.sql_ask import agreed
 from merganser.cli.sql_complete import completions
 from merganser.cli.sql_output import Output
-from merganser.cli.sql_stop import stoppable
 from merganser.cli.sql_text import WORDS, bare, is_complete
 from merganser.errors import MerganserError
 
@@ -127,19 +126,15 @@ class Shell:
 
     def _statements(self, text: str) -> None:
         session, begun = self.session, time.perf_counter()
-        with stoppable(session.cancel) as stopped:
-            try:
-                for result in session.results(text, self.parameters, before=self._before):
-                    self.output.show(result)
-                    if result.has_rows and self.output.path is not None:
-                        self.output.form, self.output.path = "table", None
-            except (Exception, KeyboardInterrupt) as error:
-                if not stopped.is_set() and not isinstance(error, KeyboardInterrupt):
-                    raise
-                print(
-                    f"stopped after {time.perf_counter() - begun:.1f} s. If a commit was made before, `t$snapshots` "
-                    "has it."
-                )
+        try:
+            for result in session.results(text, self.parameters, before=self._before):
+                self.output.show(result)
+                if result.has_rows and self.output.path is not None:
+                    self.output.form, self.output.path = "table", None
+        except KeyboardInterrupt:
+            print(
+                f"stopped after {time.perf_counter() - begun:.1f} s. If a commit was made before, `t$snapshots` has it."
+            )
 
     def _before(self, statement: Any) -> bool:
         return self._ask is None or agreed(self._session, statement, self._ask)

@@ -6,7 +6,6 @@ A narrow page has fewer columns: names are cut first, then the least important c
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from rich.cells import cell_len, set_cell_size
@@ -14,8 +13,10 @@ from rich.text import Text
 
 from merganser.cli import render
 from merganser.cli.top_watch import Commit, TableWatch, WarehouseWatch, WatchedTable
+from merganser.codec.display import on_one_line
 from merganser.meta.snapshot import Snapshot
 from merganser.progress.sizes import size_text
+from merganser.values import dataclass
 
 _GAP: Final = "  "
 _UNITS: Final = ((1, "s", 120), (60, "min", 120), (3600, "h", 48), (86_400, "d", 0))
@@ -118,7 +119,7 @@ def table_page(watch: TableWatch, now_ms: int, width: int | None, height: int | 
     if watch.consumers:
         consumers = [
             [
-                render.cell(one["consumer_id"]),
+                on_one_line(one["consumer_id"]),
                 render.count(one["lag_snapshots"]),
                 f"{one['lag_seconds']:,.1f}",
                 render.count(one["next_snapshot_id"]),
@@ -198,7 +199,7 @@ def _commit(one: Commit, now_ms: int) -> list[str]:
         render.count(one.rows_added),
         render.count(one.rows_deleted),
         files,
-        render.cell(one.snapshot.commit_user),
+        on_one_line(one.snapshot.commit_user),
     ]
 
 

@@ -7,7 +7,7 @@ lately, and at those that were not looked at for the longest time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from merganser.meta.live_files import BucketId
 from merganser.meta.snapshot import APPEND, COMPACT, Snapshot, same_snapshot
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 WINDOW_SECONDS: Final = 60
 """Seconds of commits that rates are made of."""

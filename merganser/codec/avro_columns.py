@@ -15,7 +15,6 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
@@ -27,6 +26,7 @@ from merganser.codec.avro import read_records
 from merganser.codec.avro_container import MAGIC, SYNC_BYTES, Block, block_places, encoded_map, header_map
 from merganser.codec.avro_schema import without_logical_types
 from merganser.errors import FormatError
+from merganser.values import dataclass
 
 Columns: TypeAlias = dict[str, list[Any]]
 """Values by the dotted names of fields (`_FILE._FILE_NAME`), as many of each as there are records; timestamps as

@@ -13,12 +13,12 @@ import bz2
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
 from merganser.errors import FormatError
+from merganser.values import dataclass
 
 MAGIC: Final = b"Obj\x01"
 SYNC_BYTES: Final = 16

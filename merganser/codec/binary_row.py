@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -63,6 +62,7 @@ from merganser.codec.stored import (
 from merganser.errors import FormatError
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, timestamp_unit
+from merganser.values import dataclass
 
 __all__ = [
     "EMPTY_ROW",

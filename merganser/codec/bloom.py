@@ -18,7 +18,6 @@ Format: section "file index".
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -38,6 +37,7 @@ from merganser.codec.stored import BINARY, TEXT, TIMESTAMPS, plain
 from merganser.errors import FormatError
 from merganser.schema import types as t
 from merganser.schema.arrow import timestamp_unit
+from merganser.values import dataclass
 
 Hashes: TypeAlias = "npt.NDArray[np.uint64]"
 Flags: TypeAlias = "npt.NDArray[np.bool_]"

@@ -10,7 +10,6 @@ and never gives a wrong row if the format has a checksum.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import IO, Final, Protocol
 
@@ -26,6 +25,7 @@ from merganser.codec.parquet_pages import Kept
 from merganser.codec.row_groups import WriteFormat
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.schema.types import Field
+from merganser.values import dataclass
 
 __all__ = [
     "FORMATS",

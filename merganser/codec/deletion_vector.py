@@ -17,7 +17,6 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +24,7 @@ import numpy.typing as npt
 import pyroaring
 
 from merganser.errors import FormatError
+from merganser.values import dataclass
 
 Positions = npt.NDArray[np.int64]
 """Rising positions of rows in a data file, the first row being 0."""

@@ -24,10 +24,10 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from merganser.errors import FormatError
+from merganser.values import dataclass
 
 _MAGIC: Final = 1493475289347502
 _VERSION: Final = 1

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 
 from merganser.schema.lazy_polars import pl
 from merganser.schema.spans import spans
+from merganser.values import dataclass
 
 _HEAD: Final = '{"v":'
 
@@ -34,11 +34,13 @@ class JsonForm:
             Timestamps have a blank between date and clock, no zeros at the end of the fraction, and a Z for an instant.
             A map is an object if its keys are text; of other keys, which Flink refuses, it is a list of pairs
             [key, value]. Flink drops the fraction of a TIME, which is written here.
+        hexadecimal: bytes as x'00ff' instead of base64, for people.
     """
 
     non_finite: bool = False
     big: bool = False
     flink: bool = False
+    hexadecimal: bool = False
 
 
 LINES: Final = JsonForm()
@@ -128,7 +130,7 @@ def _leaf(array: pa.Array, form: JsonForm) -> pa.Array:
     if pa.types.is_floating(kind):
         return _floats(array, '"' if form.non_finite else "")
     if pa.types.is_binary(kind):
-        return _quoted(base64(array))
+        return _quoted(hexadecimal(array) if form.hexadecimal else base64(array))
     if (pa.types.is_string(kind) or pa.types.is_large_string(kind)) and _is_plain(array):
         return _quoted(array)
     if form.flink and pa.types.is_decimal(kind):
@@ -174,6 +176,12 @@ def _quoted(texts: pa.Array, end: str = "") -> pa.Array:
 def base64(array: pa.Array) -> pa.Array:
     """Return bytes as texts in base64."""
     return _polars(array).bin.encode("base64").to_arrow().cast(pa.string())
+
+
+def hexadecimal(array: pa.Array) -> pa.Array:
+    """Return bytes as texts such as x'00ff'."""
+    digits = _texts(_polars(array).bin.encode("hex"))
+    return pc.binary_join_element_wise(literal("x'"), digits, literal("'"), literal(""))
 
 
 def _texts(values: pl.Series) -> pa.Array:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from typing import Final
@@ -31,6 +30,7 @@ import pyarrow.compute as pc
 
 from merganser.codec.int96 import INT96_BYTES, int96_of_seconds, int96_seconds
 from merganser.errors import UnsupportedError
+from merganser.values import dataclass
 
 DAYS_END: Final = -141_427
 """1582-10-15, the first day that both calendars call alike, in days since 1970."""

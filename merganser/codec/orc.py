@@ -25,7 +25,6 @@ Format: section "Avro and ORC data files".
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import IO, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -45,6 +44,7 @@ from merganser.errors import FormatError, InvalidInputError, InvariantError, Uns
 from merganser.schema import types as t
 from merganser.schema.arrow import fields_from_arrow
 from merganser.schema.cast_values import items_of
+from merganser.values import dataclass
 
 _FIELD_ID: Final = "paimon.id"
 _CODECS: Final = {

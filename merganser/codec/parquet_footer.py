@@ -21,7 +21,6 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -31,6 +30,7 @@ import pyarrow.parquet as pq
 from merganser.codec import thrift
 from merganser.codec.int96 import INT96_BYTES
 from merganser.errors import FormatError
+from merganser.values import dataclass
 
 _MAGIC: Final = b"PAR1"
 _END_BYTES: Final = 8

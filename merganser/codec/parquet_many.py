@@ -12,7 +12,6 @@ The reader of single files (`codec.parquet`) reads every other file, damaged one
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +24,7 @@ from merganser.codec.parquet_pages import is_alike, is_literal, polars_is_here, 
 from merganser.codec.physical import exact_table
 from merganser.schema import types as t
 from merganser.schema.lazy_polars import pl
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ memory. All three writers cut rows by the same rules, so a reader can rely on th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -17,6 +16,7 @@ from merganser.errors import InvariantError
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema, arrow_type
 from merganser.schema.hidden import with_values_under_nulls
+from merganser.values import dataclass
 
 ROW_GROUP_ROWS: Final = 32_768
 """Rows per group; small enough that a window of a merge reads little more than it needs."""

@@ -14,7 +14,6 @@ Format: section "BinaryRow"; what each slot holds is drawn in `binary_nested`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -35,6 +34,7 @@ from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.schema import types as t
 from merganser.schema.arrow import timestamp_unit
 from merganser.schema.spans import spans
+from merganser.values import dataclass
 
 Words: TypeAlias = "npt.NDArray[np.uint64]"
 Counts: TypeAlias = "npt.NDArray[np.int64]"

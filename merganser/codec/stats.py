@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
@@ -32,6 +32,7 @@ from merganser.codec.stored import BINARY, TEXT, TIMESTAMPS, Stored, arrow_to_st
 from merganser.errors import FormatError, InvalidInputError
 from merganser.schema import types as t
 from merganser.schema.spans import edges
+from merganser.values import dataclass
 
 _TRUNCATE: Final = re.compile(r"truncate\(\s*(\d{1,9})\s*\)")
 _WHOLE: Final[dict[type[t.DataType], pa.DataType]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
@@ -12,6 +12,7 @@ from merganser.meta.live_files import LiveFiles
 from merganser.meta.row_counts import RowEdit
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER
 from merganser.meta.table_state import TableState
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True)

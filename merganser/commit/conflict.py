@@ -6,7 +6,7 @@ Format: section "conflict detection".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from merganser.meta.index_manifest import DELETION_VECTORS, HASH, IndexEntry, co
 from merganser.meta.live_files import BucketId, LiveFiles
 from merganser.meta.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot, same_snapshot
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 
 def check_removals(changes: Sequence[ManifestEntry], live: LiveFiles, *, table: str, snapshot: int) -> None:

@@ -11,13 +11,13 @@ Format: section "commitUser and replay". Docs: decision 0017.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Final
 
 from merganser.commit import committers
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_state import MetaReader, TableState
+from merganser.values import dataclass
 
 _FOREIGN_MAX: Final = 100
 """Most commits of other engines in a row that a commit without an identifier reads."""

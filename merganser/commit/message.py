@@ -6,7 +6,6 @@ Committed: the messages of a commit that stands, for the work after the commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import merganser
@@ -23,6 +22,7 @@ from merganser.commit.packed import (
 from merganser.meta.data_file import ADD, DELETE, DataFile, ManifestEntry
 from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.snapshot import Snapshot
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from merganser.codec.binary_row import deserialize, sort_key
 from merganser.codec.stats import ColumnStats, SimpleStats, encode_stats
@@ -30,6 +29,7 @@ from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.options import write as w
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

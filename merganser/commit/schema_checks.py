@@ -7,7 +7,6 @@ between (`table_commit`, step 5).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from merganser.commit.committable import Committable
 from merganser.commit.conflict import check_new_partitions
@@ -31,6 +30,7 @@ from merganser.schema.lossy import lossy_columns
 from merganser.schema.nullability import tightened
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -100,6 +100,7 @@ from merganser.meta.tracking import UNTRACKED, mark
 from merganser.rules.compacting import keeps_order_of_merges
 from merganser.storage.env import Env
 from merganser.storage.retries import REREAD, Retries
+from merganser.values import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final, TypeAlias, cast
@@ -16,6 +15,7 @@ from typing import Final, TypeAlias, cast
 from markupsafe import Markup
 
 from merganser.progress.sizes import size_text
+from merganser.values import dataclass
 
 Place: TypeAlias = datetime | float
 

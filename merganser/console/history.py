@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -18,6 +17,7 @@ from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_state import MetaReader
 from merganser.storage.paths import TablePaths
 from merganser.storage.protocol import Entry
+from merganser.values import dataclass
 
 _SNAPSHOT: Final = "snapshot-"
 _BRANCHES_MAX: Final = 200

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from threading import Lock, Thread
 from typing import Final
 
 from merganser.errors import MerganserError
+from merganser.values import dataclass
 
 _KEPT: Final = 50
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from markupsafe import Markup
@@ -17,6 +16,7 @@ from markupsafe import Markup
 from merganser.lsm.levels import Ranks
 from merganser.meta.data_file import DataFile
 from merganser.progress.sizes import size_text
+from merganser.values import dataclass
 
 SHAPES_MAX: Final = 300
 _LANES_MAX: Final = 40

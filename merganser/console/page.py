@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
@@ -15,6 +15,7 @@ from merganser.catalogs.catalog import Catalog
 from merganser.console.jobs import Jobs
 from merganser.errors import InvalidInputError
 from merganser.handle.table import Table
+from merganser.values import dataclass
 
 PER_PAGE: Final = 100
 """Lines of one page of a list."""

@@ -11,8 +11,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from merganser.codec.display import display_texts, is_number
 from merganser.console import charts
-from merganser.console.cells import cells_of, texts_of
+from merganser.console.cells import cells_of
 from merganser.console.page import Asked
 from merganser.errors import InvalidInputError, MerganserError
 from merganser.options.option import DURATION
@@ -32,7 +33,6 @@ _EXPORTED_MAX: Final = 1_000_000
 _CHART_MAX: Final = 100
 _SECONDS: Final = "60 s"
 _KINDS: Final = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
-_NUMBERS: Final = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
 class _Limited(Embedded):
@@ -195,7 +195,7 @@ def _size_read(plan: str | None) -> int | None:
 
 def _shown(result: Result) -> dict[str, Any]:
     rows: pa.Table = result.rows
-    numbers = [any(test(field.type) for test in _NUMBERS) for field in rows.schema]
+    numbers = [is_number(field.type) for field in rows.schema]
     return {
         "result": result,
         "names": [(field.name, str(field.type), number) for field, number in zip(rows.schema, numbers, strict=True)],
@@ -227,4 +227,5 @@ def _chart(rows: pa.Table, numbers: list[bool]) -> Any:
         times: list[datetime | None] = first.cast(pa.timestamp("ms", "UTC"), safe=False).to_pylist()
         points = sorted((time, value) for time, value in zip(times, values, strict=True) if time is not None)
         return charts.line_chart(points, title=title) if len(points) > 1 else None
-    return charts.bar_chart([(text or "null", v) for text, v in zip(texts_of(first), values, strict=True)], title=title)
+    texts = display_texts(first).to_pylist()
+    return charts.bar_chart([(text or "null", v) for text, v in zip(texts, values, strict=True)], title=title)

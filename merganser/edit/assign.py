@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from merganser.schema.arrow import arrow_type
 from merganser.schema.conform import Limits, conform
 from merganser.schema.hidden import nulls
 from merganser.schema.inner_names import renamed_inside
+from merganser.values import dataclass
 
 TARGET: Final = "target"
 SOURCE: Final = "source"

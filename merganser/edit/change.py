@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -41,6 +41,7 @@ from merganser.options import write as w
 from merganser.scan.plan import partitions_through
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
+from merganser.values import dataclass
 from merganser.write.begin import begin
 from merganser.write.distribute import distribute
 from merganser.write.job import Outcome, messages_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -18,6 +18,7 @@ from merganser.merge.groups import Mask, Positions
 from merganser.meta.table_def import TableDef
 from merganser.scan.rows import counted
 from merganser.schema.pieces import rows_at
+from merganser.values import dataclass
 
 SHOWN_MAX: Final = 3
 """Most rows that a message shows."""

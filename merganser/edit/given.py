@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -11,6 +9,7 @@ import pyarrow as pa
 from merganser.merge.groups import Groups, Positions, groups_of
 from merganser.merge.keys import sorted_positions
 from merganser.meta.table_def import TableDef
+from merganser.values import dataclass
 
 Kinds = npt.NDArray[np.int8]
 

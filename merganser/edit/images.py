@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ from merganser.merge.groups import Mask
 from merganser.merge.images import Fate
 from merganser.meta.snapshot import Snapshot
 from merganser.scan.images import Images, fate_of, rows_of_changes
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

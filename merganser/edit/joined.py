@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from merganser.schema.conform import conform
 from merganser.schema.fitting import fitting
 from merganser.schema.lazy_polars import pl
 from merganser.schema.pieces import rows_at
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True)

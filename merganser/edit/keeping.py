@@ -17,7 +17,7 @@ Docs: decision 0035.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -42,6 +42,7 @@ from merganser.schema import row_kind
 from merganser.schema.literals import default_value
 from merganser.schema.pieces import values_at
 from merganser.storage.env import Env
+from merganser.values import dataclass
 from merganser.write.buffer import SMALL_BYTES
 from merganser.write.incoming import Prepared, dropped_among
 from merganser.write.job import messages_of

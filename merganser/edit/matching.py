@@ -7,7 +7,7 @@ A filter that names the keys it asks for is a lookup; any other is a scan. `with
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -29,6 +29,7 @@ from merganser.scan.scan import Scan, check_is_there
 from merganser.scan.source import State
 from merganser.schema import types as t
 from merganser.storage.env import Env
+from merganser.values import dataclass
 from merganser.write.buckets import FixedBuckets, partition_groups
 
 _LISTS_MAX: Final = 10_000

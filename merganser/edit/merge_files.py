@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from typing import Final
@@ -37,6 +37,7 @@ from merganser.meta.table_state import TableState
 from merganser.schema.internal_names import internal_name
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
+from merganser.values import dataclass
 from merganser.write.incoming import Prepared
 from merganser.write.job import Outcome, WriteJob, messages_of
 from merganser.write.transaction import Transaction

@@ -15,7 +15,7 @@ Docs: decision 0059.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -40,6 +40,7 @@ from merganser.schema.conform import conform
 from merganser.schema.internal_names import internal_name
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
+from merganser.values import dataclass
 from merganser.write.incoming import Prepared
 from merganser.write.job import Outcome, WriteJob, messages_of
 from merganser.write.transaction import Transaction

@@ -6,7 +6,6 @@ Docs: decision 0066.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from merganser.edit.assign import SOURCE, TARGET
@@ -15,6 +14,7 @@ from merganser.expr.names import Columns, Sides, finds, is_same_name
 from merganser.expr.text import dotted_names
 from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -51,6 +51,7 @@ from merganser.schema.lazy_polars import pl
 from merganser.schema.pieces import rows_at
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
+from merganser.values import dataclass
 from merganser.write.begin import begin
 from merganser.write.distribute import distribute
 from merganser.write.job import messages_of

@@ -8,7 +8,7 @@ Docs: decision 0059.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -33,6 +33,7 @@ from merganser.schema.table_schema import POSITION
 from merganser.schema.types_text import UNNUMBERED
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
+from merganser.values import dataclass
 from merganser.write.job import Outcome
 
 PLACES: Final = (

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 import numpy as np
@@ -71,6 +71,7 @@ from merganser.storage.env import Env
 from merganser.upkeep.after_commit import after_commit
 from merganser.upkeep.compact_table import on_threads
 from merganser.upkeep.plan_compaction import Planner
+from merganser.values import dataclass
 from merganser.write import overwrite as ow
 from merganser.write.incoming import accepted
 from merganser.write.start import RowsState, Start

@@ -16,7 +16,7 @@ Docs: decision 0059.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from merganser.scan.read import key_filter
 from merganser.schema.table_schema import VALUE_KIND
 from merganser.storage.env import Env
 from merganser.upkeep.plan_compaction import Planner
+from merganser.values import dataclass
 from merganser.write.job import Outcome
 
 

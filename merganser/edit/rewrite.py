@@ -17,7 +17,7 @@ Docs: decision 0059.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -49,6 +49,7 @@ from merganser.schema.pieces import rows_at
 from merganser.schema.same import same_rows
 from merganser.schema.table_schema import POSITION
 from merganser.storage.env import Env
+from merganser.values import dataclass
 from merganser.write.job import FilesJob, Outcome, messages_of
 
 _PART_BYTES: Final = 16 * 1024 * 1024

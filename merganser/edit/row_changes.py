@@ -8,7 +8,6 @@ partial-update table, and a row that is older by its sequence field loses.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
@@ -30,6 +29,7 @@ from merganser.schema.arrow import arrow_type
 from merganser.schema.hidden import nulls
 from merganser.schema.pieces import rows_at
 from merganser.schema.same import same_rows
+from merganser.values import dataclass
 from merganser.write.incoming import Prepared, accepted
 
 _REMOVING: Final = {

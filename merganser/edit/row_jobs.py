@@ -6,7 +6,7 @@ A split holds all versions of its keys, so no two jobs change a key, and the ord
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from merganser.edit.assign import Assignments
 from merganser.edit.row_changes import RowChanges, Taken
@@ -16,6 +16,7 @@ from merganser.scan.rows import with_schema
 from merganser.scan.split import AnySplit, ReadJob
 from merganser.schema.arrow import arrow_schema
 from merganser.storage.env import Env
+from merganser.values import dataclass
 from merganser.write.incoming import Prepared
 from merganser.write.job import Outcome, WriteJob
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +11,7 @@ from merganser.edit.assign import Assignments
 from merganser.expr.compute import can_fail
 from merganser.expr.predicate import Predicate
 from merganser.merge.groups import Mask, Positions
+from merganser.values import dataclass
 
 
 class RowRule(Protocol):

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
@@ -45,6 +44,7 @@ from merganser.schema.arrow import arrow_schema
 from merganser.schema.pieces import in_one, rows_at
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
+from merganser.values import dataclass
 from merganser.write.buffer import SMALL_BYTES
 from merganser.write.merge_schema import fields_for
 from merganser.write.session import WriteSession

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -87,6 +87,7 @@ from merganser.upkeep.compact_table import RunJobs, compact
 from merganser.upkeep.needed_files import NeededFiles
 from merganser.upkeep.orphans import DAY_MS, remove_orphans
 from merganser.upkeep.plan_compaction import CompactionRequest
+from merganser.values import dataclass
 from merganser.write.distribute import distribute
 from merganser.write.job import Outcome, messages_of
 from merganser.write.session import WriteSession

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
@@ -44,6 +44,7 @@ from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
 from merganser.upkeep.needed_files import NeededFiles
+from merganser.values import dataclass
 
 T = TypeVar("T")
 R = TypeVar("R")

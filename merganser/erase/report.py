@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Final
 
 from merganser.scan.rows import counted
+from merganser.values import dataclass
 
 _SHOWN: Final = 3
 

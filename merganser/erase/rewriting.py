@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -35,6 +35,7 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.env import Env
+from merganser.values import dataclass
 from merganser.write.job import FilesJob, Outcome
 
 _MARK: Final = re.compile(r"-\d+((?:-untracked)?(?:-until-\d+-\d+)?)\.[a-z0-9.]+$")

@@ -7,7 +7,7 @@ erasure gives.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.storage.paths import join
 from merganser.upkeep.needed_files import NeededFiles
+from merganser.values import dataclass
 from merganser.write.job import FilesJob, Outcome
 
 _READ_ROWS = 1 << 18

@@ -7,7 +7,6 @@ through and not the next. So of a table with a key, the keys are found first, an
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +18,7 @@ from merganser.merge.groups import Mask
 from merganser.merge.keys import sorted_positions
 from merganser.meta.table_def import TableDef
 from merganser.schema.arrow import arrow_type
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

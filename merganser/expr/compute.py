@@ -8,7 +8,6 @@ evaluated only over the rows that ask for it, and its values are put back in the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -55,6 +54,7 @@ from merganser.expr.tree import (
 )
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ import math
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
@@ -43,6 +42,7 @@ from merganser.expr.predicate import Predicate
 from merganser.expr.tree import NANOS_PER_DAY, ArrowCall, Column, Expression, In, Literal, natural_decimal
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_field
+from merganser.values import dataclass
 
 _COMPARISONS: Final = {
     "equal": "=", "not_equal": "<>", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=",

@@ -6,7 +6,6 @@ list is turned into sets once, and kept for as long as its node is in use.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -18,6 +17,7 @@ from merganser.expr.compare import Values, as_double, family, stored_values
 from merganser.expr.tree import In, Literal, Value
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
+from merganser.values import dataclass
 
 _KEPT = 64
 """Nodes whose sets are kept."""

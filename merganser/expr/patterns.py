@@ -8,7 +8,6 @@ say so, the texts are `unsure`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NoReturn
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.values import dataclass
 
 _LINE_ENDS: Final = r"\n\r\x{85}\x{2028}\x{2029}"
 _SPACES: Final = r" \t\n\x0b\f\r"

@@ -12,7 +12,6 @@ would evaluate. Skipping files by statistics is `prune`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Final
@@ -25,6 +24,7 @@ from merganser.expr.compare import stored_values
 from merganser.expr.compute import can_fail, evaluate
 from merganser.expr.tree import Value
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 POINTS_MAX: Final = 1_000
 """Most tuples that `points` names."""

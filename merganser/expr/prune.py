@@ -12,8 +12,9 @@ skipped when neither kind can be kept.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from itertools import product
 from typing import Final
 
@@ -56,6 +57,7 @@ from merganser.expr.tree import (
 )
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
+from merganser.values import dataclass
 
 NULL_COUNT_UNKNOWN: Final = -1
 
@@ -68,6 +70,7 @@ _RISING: Final = frozenset(
 _NAN_COLUMNS_MAX: Final = 3
 
 Flags = npt.NDArray[np.bool_]
+_Answer = Callable[[], Flags]
 
 
 def may_match_many(
@@ -162,13 +165,26 @@ class _World:
         return np.full(self.count, answer)
 
 
-@dataclass(frozen=True, slots=True)
 class _Outcome:
-    """Whether a condition can be true, false and null for some row of each of n files."""
+    """Whether a condition can be true, false and null for some row of each of n files, each found when it is asked.
 
-    true: Flags
-    false: Flags
-    null: Flags
+    Most conditions are asked for one of the three, and each takes a few calls of Arrow.
+    """
+
+    def __init__(self, true: _Answer, false: _Answer, null: _Answer) -> None:
+        self._true, self._false, self._null = true, false, null
+
+    @cached_property
+    def true(self) -> Flags:
+        return self._true()
+
+    @cached_property
+    def false(self) -> Flags:
+        return self._false()
+
+    @cached_property
+    def null(self) -> Flags:
+        return self._null()
 
 
 def _worlds(p: Predicate, files: _Files) -> list[_World]:
@@ -306,22 +322,22 @@ def _outcome(node: Expression, world: _World) -> _Outcome:
         case And(items=items):
             parts = [_outcome(item, world) for item in items]
             return _Outcome(
-                true=_all([o.true for o in parts]),
-                false=_any([o.false for o in parts]),
-                null=_any([o.null for o in parts]) & _all([o.true | o.null for o in parts]),
+                lambda: _all([o.true for o in parts]),
+                lambda: _any([o.false for o in parts]),
+                lambda: _any([o.null for o in parts]) & _all([o.true | o.null for o in parts]),
             )
         case Or(items=items):
             parts = [_outcome(item, world) for item in items]
             return _Outcome(
-                true=_any([o.true for o in parts]),
-                false=_all([o.false for o in parts]),
-                null=_any([o.null for o in parts]) & _all([o.false | o.null for o in parts]),
+                lambda: _any([o.true for o in parts]),
+                lambda: _all([o.false for o in parts]),
+                lambda: _any([o.null for o in parts]) & _all([o.false | o.null for o in parts]),
             )
         case Not(item=item):
             inner = _outcome(item, world)
-            return _Outcome(true=inner.false, false=inner.true, null=inner.null)
+            return _Outcome(lambda: inner.false, lambda: inner.true, lambda: inner.null)
         case Literal(value=value):
-            return _Outcome(world.all(value is True), world.all(value is False), world.all(value is None))
+            return _known(world, value is True, value is False, value is None)
         case IsNull(item=item):
             return _null_outcome(item, world)
         case Compare():
@@ -334,15 +350,19 @@ def _outcome(node: Expression, world: _World) -> _Outcome:
             return _prefix_outcome(_range(item, world), text, whole=True)
         case Column():
             return _flag_outcome(_range(node, world))
-    return _Outcome(world.all(True), world.all(True), world.all(True))
+    return _known(world, True, True, True)
+
+
+def _known(world: _World, true: bool, false: bool, null: bool) -> _Outcome:
+    return _Outcome(lambda: world.all(true), lambda: world.all(false), lambda: world.all(null))
 
 
 def _null_outcome(item: Expression, world: _World) -> _Outcome:
     if isinstance(item.type, t.Boolean) and not isinstance(item, Column | Literal):
         inner = _outcome(item, world)
-        return _Outcome(inner.null, inner.true | inner.false, world.all(False))
+        return _Outcome(lambda: inner.null, lambda: inner.true | inner.false, lambda: world.all(False))
     inside = _range(item, world)
-    return _Outcome(inside.can_be_null, inside.can_be_value, world.all(False))
+    return _Outcome(lambda: inside.can_be_null, lambda: inside.can_be_value, lambda: world.all(False))
 
 
 def _flag_outcome(of: _Range) -> _Outcome:
@@ -351,9 +371,9 @@ def _flag_outcome(of: _Range) -> _Outcome:
     none = np.zeros_like(of.can_be_null)
     fixed = _Range(of.kind, None, None, none, ~none, true)
     return _Outcome(
-        true=of.can_be_value & _possible("=", of, of.high, fixed, None),
-        false=of.can_be_value & _possible("<>", of, of.low, fixed, None),
-        null=of.can_be_null,
+        lambda: of.can_be_value & _possible("=", of, of.high, fixed, None),
+        lambda: of.can_be_value & _possible("<>", of, of.low, fixed, None),
+        lambda: of.can_be_null,
     )
 
 
@@ -362,12 +382,28 @@ def _compare_outcome(node: Compare, world: _World) -> _Outcome:
         return _null_compare_outcome(node, world)
     left, right = _range(node.left, world), _range(node.right, world)
     values = left.can_be_value & right.can_be_value
-    less = values & _possible("<", left, left.low, right, right.high)
-    greater = values & _possible(">", left, left.high, right, right.low)
-    not_less = values & _possible(">=", left, left.high, right, right.low)
-    not_greater = values & _possible("<=", left, left.low, right, right.high)
-    equal, unequal = not_less & not_greater, less | greater
-    null = left.can_be_null | right.can_be_null
+
+    def less() -> Flags:
+        return values & _possible("<", left, left.low, right, right.high)
+
+    def greater() -> Flags:
+        return values & _possible(">", left, left.high, right, right.low)
+
+    def not_less() -> Flags:
+        return values & _possible(">=", left, left.high, right, right.low)
+
+    def not_greater() -> Flags:
+        return values & _possible("<=", left, left.low, right, right.high)
+
+    def equal() -> Flags:
+        return not_less() & not_greater()
+
+    def unequal() -> Flags:
+        return less() | greater()
+
+    def null() -> Flags:
+        return left.can_be_null | right.can_be_null
+
     match node.op:
         case "=":
             return _Outcome(equal, unequal, null)
@@ -381,17 +417,18 @@ def _compare_outcome(node: Compare, world: _World) -> _Outcome:
             return _Outcome(greater, not_greater, null)
         case ">=":
             return _Outcome(not_less, less, null)
+    both_null = left.can_be_null & right.can_be_null
     one_null = (left.can_be_null & right.can_be_value) | (left.can_be_value & right.can_be_null)
-    return _Outcome(equal | (left.can_be_null & right.can_be_null), unequal | one_null, world.all(False))
+    return _Outcome(lambda: equal() | both_null, lambda: unequal() | one_null, lambda: world.all(False))
 
 
 def _null_compare_outcome(node: Compare, world: _World) -> _Outcome:
     """Return the outcome of a comparison with NULL: null, but <=> tests for null."""
     other = node.right if isinstance(node.left.type, Null) else node.left
     if node.op != "<=>":
-        return _Outcome(world.all(False), world.all(False), world.all(True))
+        return _known(world, False, False, True)
     if isinstance(other.type, Null):
-        return _Outcome(world.all(True), world.all(False), world.all(False))
+        return _known(world, True, False, False)
     return _null_outcome(other, world)
 
 
@@ -401,8 +438,8 @@ def _member_outcome(node: In, world: _World) -> _Outcome:
     true, false = _within(of, options)
     if options.has_null:
         # What is not found is unknown, never false.
-        return _Outcome(true, world.all(False), of.can_be_null | false)
-    return _Outcome(true, false, of.can_be_null)
+        return _Outcome(lambda: true, lambda: world.all(False), lambda: of.can_be_null | false)
+    return _Outcome(lambda: true, lambda: false, lambda: of.can_be_null)
 
 
 def _within(of: _Range, options: Listed) -> tuple[Flags, Flags]:
@@ -471,7 +508,7 @@ def _prefix_outcome(of: _Range, prefix: str, *, whole: bool) -> _Outcome:
         below = _possible("<", of, of.low, stop, None)
         ends_before = ~_possible(">=", of, of.high, stop, None)
     all_start_so = starts_at & ends_before & whole
-    return _Outcome(everything & above & below, everything & ~all_start_so, of.can_be_null)
+    return _Outcome(lambda: everything & above & below, lambda: everything & ~all_start_so, lambda: of.can_be_null)
 
 
 def _successor(prefix: str) -> str | None:

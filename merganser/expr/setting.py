@@ -8,7 +8,6 @@ short names of Java (`PST`).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import Final
@@ -18,6 +17,7 @@ from merganser.errors import InvalidInputError
 from merganser.expr.tree import UNITS_PER_SECOND, Literal, nanoseconds
 from merganser.schema import types as t
 from merganser.schema.arrow import timestamp_unit
+from merganser.values import dataclass
 
 _OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::(\d{1,2})(?::(\d{2}))?|(\d{2})(\d{2})?)?")
 _SHORT: Final = {

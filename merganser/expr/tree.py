@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Final, TypeAlias
@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from merganser.schema import types as t
 from merganser.schema.arrow import timestamp_unit
+from merganser.values import dataclass
 
 Value: TypeAlias = bool | int | float | Decimal | str | bytes
 """What a literal or a stored statistic may be, other than null."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NoReturn
 
 import numpy as np
@@ -40,6 +39,7 @@ from merganser.schema import types as t
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.storage.paths import join
+from merganser.values import dataclass
 
 INDEX_SUFFIX: Final = ".index"
 _BITS_MAX: Final = (1 << 31) - 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 
 import pyarrow as pa
@@ -28,6 +28,7 @@ from merganser.schema.literals import default_value
 from merganser.schema.nullability import loosened
 from merganser.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True)

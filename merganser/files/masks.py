@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from merganser.options import write as w
 from merganser.storage.env import Env
 from merganser.storage.paths import join
 from merganser.storage.protocol import Storage
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
 from merganser.codec.data_format import format_of
@@ -27,6 +27,7 @@ from merganser.storage.env import Env
 from merganser.storage.guarded import files_of
 from merganser.storage.hdfs import HdfsStorage
 from merganser.storage.local import LocalStorage
+from merganser.values import dataclass
 
 Engine = Literal["duckdb", "spark"]
 

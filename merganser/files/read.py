@@ -12,7 +12,6 @@ Format: "reading an old file", "pk table file columns".
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
@@ -39,6 +38,7 @@ from merganser.schema.evolve import Evolution
 from merganser.schema.table_schema import POSITION, SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
+from merganser.values import dataclass
 
 SMALL_BYTES: Final = 64 * 1024
 """A file that takes no more is read with others of its kind at once, since opening it would cost more than its rows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Self
 
 from merganser.errors import InvalidInputError, NotFoundError
@@ -26,6 +26,7 @@ from merganser.rules.merging import check_merge_rules
 from merganser.rules.starts import check_scan_options
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 _OF_MODULES: Final = frozenset(
     {

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from merganser.meta.refs import Branch, BranchStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True)

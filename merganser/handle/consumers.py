@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from merganser.errors import InvalidInputError, NotFoundError
@@ -11,6 +10,7 @@ from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options.registry import did_you_mean
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +15,7 @@ from merganser.options import read as r
 from merganser.options.registry import arguments_of, check_asked
 from merganser.rules.starts import scan_mode
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 if TYPE_CHECKING:
     from merganser.scan.rows import Rows

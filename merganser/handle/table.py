@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +29,7 @@ from merganser.rules.checks import check_type
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.storage.paths import DROPPED, TablePaths
+from merganser.values import dataclass
 
 _COLUMNS_SHOWN: Final = 100
 """Maximum number of columns that a notebook shows."""

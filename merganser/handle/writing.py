@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -15,6 +15,7 @@ from merganser.meta.snapshot import Snapshot
 from merganser.options import write as w
 from merganser.options.registry import arguments_of
 from merganser.schema import row_kind
+from merganser.values import dataclass
 
 if TYPE_CHECKING:
     from merganser.cdc.records import Parsed

@@ -12,14 +12,11 @@ from html import escape
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from merganser.codec.json_lines import FLINK, json_texts
+from merganser.codec.display import is_number, on_one_line, short_texts
 
 CHARACTERS_MAX: Final = 200
 """Maximum number of characters of a value that are shown."""
-BYTES_MAX: Final = 32
-"""Maximum number of bytes of a binary value that are shown, each as two digits."""
 COLUMNS_MAX: Final = 50
 """Maximum number of columns that are shown: a page of more is slow, and nobody looks at all of them."""
 
@@ -38,7 +35,6 @@ _TINTS: Final = {
     "-D": "rgba(218,54,51,.30)",
 }
 """Background of each row kind: the text keeps the colour of the page."""
-_NUMBERS: Final = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
 def rows_html(rows: pa.Table, *, kinds: str | None = None, columns: int = 0) -> str:
@@ -53,11 +49,11 @@ def rows_html(rows: pa.Table, *, kinds: str | None = None, columns: int = 0) -> 
     rows = rows.select(range(min(rows.num_columns, COLUMNS_MAX)))
     heads, shown_columns = [], []
     for field, column in zip(rows.schema, rows.columns, strict=True):
-        side = "right" if any(test(field.type) for test in _NUMBERS) else "left"
+        side = "right" if is_number(field.type) else "left"
         side += ";white-space:nowrap" if side == "right" or pa.types.is_temporal(field.type) else ""
         heads.append(_tag("th", _escaped(_cut(field.name)), _CELL.format(side)))
         tints = _TINTS if field.name == kinds else {}
-        shown_columns.append([_cell(text, side, tints.get(text or "")) for text in texts(column)])
+        shown_columns.append([_cell(text, side, tints.get(text or "")) for text in _texts(column)])
     body = "".join(_tag("tr", "".join(cells)) for cells in zip(*shown_columns, strict=True))
     made = _tag("table", _tag("thead", _tag("tr", "".join(heads))) + _tag("tbody", body), _TABLE)
     return made if left <= 0 else made + note_html(f"and {left:,} more columns")
@@ -96,39 +92,9 @@ def shown(plain: str, made: Callable[[], Iterable[str]]) -> str:
     return _tag("div", inner, "overflow-x:auto")
 
 
-def texts(column: pa.ChunkedArray) -> list[str | None]:
-    """Return the values of a column as texts of a bounded length; None for nulls."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-        column = column.cast(kind)
-    if pa.types.is_null(kind):
-        return [None] * len(column)
-    if any(test(kind) for test in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)):
-        return _binary(column.cast(pa.large_binary()))
-    if pa.types.is_interval(kind) or pa.types.is_duration(kind):  # of engines of SQL; JSON has none
-        return [None if value is None else str(value) for value in column.to_pylist()]
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
-        column = pa.chunked_array([json_texts(chunk, FLINK) for chunk in column.chunks], pa.large_string())
-        if not pa.types.is_nested(kind):
-            column = pc.utf8_trim(column, '"')
-    return _text(column.cast(pa.large_string()))
-
-
-def _text(column: pa.ChunkedArray) -> list[str | None]:
-    heads = pc.utf8_slice_codeunits(column, 0, CHARACTERS_MAX).to_pylist()
-    return [
-        head if head is None or size <= CHARACTERS_MAX else f"{head}… ({size:,} characters)"
-        for head, size in zip(heads, pc.utf8_length(column).to_pylist(), strict=True)
-    ]
-
-
-def _binary(column: pa.ChunkedArray) -> list[str | None]:
-    heads = pc.binary_slice(column, 0, BYTES_MAX).to_pylist()
-    return [
-        None if head is None else f"x'{head.hex()}'" if size <= BYTES_MAX else f"x'{head.hex()}… ({size:,} bytes)"
-        for head, size in zip(heads, pc.binary_length(column).to_pylist(), strict=True)
-    ]
+def _texts(column: pa.ChunkedArray) -> list[str | None]:
+    heads, notes = short_texts(column, CHARACTERS_MAX)
+    return [f"{head}… ({note})" if note else head for head, note in zip(heads, notes, strict=True)]
 
 
 def _cut(text: str) -> str:
@@ -141,9 +107,7 @@ def _cell(text: str | None, side: str, tint: str | None = None) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return text for a page, on one line: characters that cannot be seen, or turn others around, are escaped."""
-    plain = text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-    return escape(plain)
+    return escape(on_one_line(text))
 
 
 def _tag(name: str, inner: str, style: str = "") -> str:

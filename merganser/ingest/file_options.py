@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from merganser.errors import InvalidInputError, a_type
 from merganser.expr.setting import checked_zone
 from merganser.options.registry import did_you_mean
 from merganser.parsing.rules import UNITS, Rules
+from merganser.values import dataclass
 
 CSV_KEYS: Final = ("delimiter", "quote", "escape", "header", "encoding", "null", "binary")
 FORMATS: Final = ("parquet", "orc", "avro", "csv", "json", "arrow")

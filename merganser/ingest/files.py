@@ -19,7 +19,7 @@ import itertools
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -50,6 +50,7 @@ from merganser.storage.guarded import files_of
 from merganser.storage.local import LocalStorage
 from merganser.storage.open import storage_beside
 from merganser.storage.protocol import Storage
+from merganser.values import dataclass
 
 _NO_PARTITIONS: Final = "pass partitions=False (--no-partitions): then directories say no columns."
 _WILD: Final = re.compile(r"[*?\[]")
@@ -127,7 +128,7 @@ class RowFiles:
     form: str | None = None
     partition_by: tuple[str, ...] = ()
     null: str = HIVE_NULL
-    rules: Rules = Rules(files=True)  # noqa: RUF009  an immutable value
+    rules: Rules = Rules(files=True)
 
     def schema(self, path: str) -> pa.Schema | None:
         """Return the columns of a file as `tables` gives them; None where only reading its rows tells them.

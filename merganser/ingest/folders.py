@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 from urllib.parse import unquote
 
@@ -30,6 +29,7 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 from merganser.storage.paths import join
 from merganser.storage.protocol import Entries, Storage
+from merganser.values import dataclass
 
 HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 """The value of a partition directory that stands for null, as Hive and Spark write it."""

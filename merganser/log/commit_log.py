@@ -25,7 +25,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from itertools import repeat
 from typing import Any, Final, TypeAlias
@@ -61,6 +61,7 @@ from merganser.options import write as w
 from merganser.schema.row_kind import SYMBOLS
 from merganser.schema.table_schema import CHANGE_KIND, SEQUENCE_NUMBER
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 _SEND_S: Final = 60.0
 """Maximum seconds of retries with new producers, and of the search for the last records."""

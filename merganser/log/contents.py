@@ -15,7 +15,6 @@ such as the difference of an overwrite, stay in the files. The log then only nam
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -36,6 +35,7 @@ from merganser.scan.read import read_split
 from merganser.scan.split import PublishedSplit, ReadJob, What
 from merganser.schema.table_schema import SEQUENCE_NUMBER
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 FILES_ONLY: Final = "merganser.log.files-only"
 """The property of a snapshot that was made while the broker did not answer: its id, as others may carry it on."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 from merganser.errors import FormatError
 from merganser.meta.snapshot import Snapshot
+from merganser.values import dataclass
 
 HEADER: Final = "merganser"
 SEQUENCE_HEADER: Final = "sequence"

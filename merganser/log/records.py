@@ -22,7 +22,7 @@ and values of another type are read as texts of change records are (`docs/cdc.md
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, Literal
 
@@ -50,6 +50,7 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema, nullable_schema, timestamp_unit
 from merganser.schema.spans import spans
 from merganser.schema.table_schema import CHANGE_KIND, TableSchema
+from merganser.values import dataclass
 
 Mode = Literal["all", "upsert"]
 

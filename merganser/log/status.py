@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from merganser.commit.log import uncommitted_rows
@@ -16,6 +15,7 @@ from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 _ANSWER_S: Final = 3.0
 """Maximum seconds that the broker may take to answer: a person waits."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from merganser.log.mark import CONTROL_KEY, Mark, header_of, mark_from, warn_of_
 from merganser.log.records import changes_of
 from merganser.log.uncommitted import Flushed, FlushedRows, flushed_from, uncommitted_topic
 from merganser.meta.table_def import TableDef
+from merganser.values import dataclass
 
 _AT_ONCE: Final = 10_000
 """Maximum number of records that one poll takes from the client."""

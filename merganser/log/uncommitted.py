@@ -18,7 +18,6 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal
 
@@ -32,6 +31,7 @@ from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 _SUFFIX: Final = ".uncommitted"
 _REST_S: Final = 10.0

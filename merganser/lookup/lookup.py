@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Final, Never, Self
@@ -48,6 +48,7 @@ from merganser.schema.arrow import arrow_schema, in_types, nullable_schema
 from merganser.schema.pieces import rows_at
 from merganser.storage.env import Env
 from merganser.storage.retries import REREAD
+from merganser.values import dataclass
 from merganser.write.buckets import partition_groups
 
 CACHES: Final = ("auto", "all", "none")

@@ -10,7 +10,6 @@ Format: sections "data manifest record", "stats", "order and content", "levels",
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
@@ -32,6 +31,7 @@ from merganser.schema import row_kind
 from merganser.schema import types as t
 from merganser.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.paths import join
+from merganser.values import dataclass
 
 UNSURE: Final = "unsure"
 """The code of the one finding that is no fault: something of which the check cannot tell."""

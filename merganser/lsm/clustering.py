@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final
@@ -34,6 +33,7 @@ from merganser.meta.table_def import TableDef
 from merganser.options.registry import did_you_mean
 from merganser.schema import types as t
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 CURVES: Final = ("order", "zorder", "hilbert")
 COLUMNS_MAX: Final = 63

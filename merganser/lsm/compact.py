@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -56,6 +56,7 @@ from merganser.schema import types as t
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_COUNT, VALUE_KIND
 from merganser.storage.env import Env
 from merganser.storage.paths import join
+from merganser.values import dataclass
 
 Sections = list[list[DataFile]]
 Piece = tuple[pa.Table, pa.Array | None, pa.Array | None]

@@ -9,7 +9,7 @@ import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -37,6 +37,7 @@ from merganser.schema.pieces import rows_at
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.env import Env
 from merganser.storage.local_copies import LocalCopies
+from merganser.values import dataclass
 
 _SMALL_ROWS: Final = 1 << 16
 _SMALL_BYTES: Final = 4 << 20

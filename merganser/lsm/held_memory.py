@@ -11,10 +11,11 @@ import itertools
 import threading
 import weakref
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from merganser.lsm.lookup_copy import Copy
+from merganser.values import dataclass
 
 
 @dataclass(slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 from merganser.codec.hashing import row_hashes
 from merganser.merge.keys import integer_image
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 Found: TypeAlias = tuple[Positions, Positions]

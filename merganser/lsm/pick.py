@@ -18,7 +18,7 @@ Format: section "universal pick".
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 
 from merganser.lsm.levels import top_level
@@ -26,6 +26,7 @@ from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import Options
 from merganser.rules.compacting import empties_level_0
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

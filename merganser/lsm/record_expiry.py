@@ -11,7 +11,6 @@ Format: section "record expire".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
@@ -25,6 +24,7 @@ from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 _MILLISECONDS_FROM: Final = 10**12
 """A BIGINT as large as this is milliseconds, a smaller one seconds."""

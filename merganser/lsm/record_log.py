@@ -21,7 +21,6 @@ Semantics: section "Fluss changelog".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -51,6 +50,7 @@ from merganser.schema import types as t
 from merganser.schema.arrow import in_types, nullable_schema
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 _SYSTEM: Final = (SEQUENCE_NUMBER, VALUE_KIND)
 _PREFIX_ROWS: Final = 1 << 18

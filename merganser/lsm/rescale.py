@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,7 @@ from merganser.meta.tracking import UNTRACKED_FILE, is_untracked
 from merganser.schema import row_kind
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True)

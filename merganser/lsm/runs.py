@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from merganser.meta.data_file import DataFile
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
 from merganser.storage.spill import SpillFile
+from merganser.values import dataclass
 
 OPEN_MAX: Final = 16
 """Maximum number of files that a merge reads side by side. Two merges of a process with the usual limit of 256 to 1,024

@@ -7,7 +7,7 @@ Reads and compactions share this module. A section of one sorted run needs no me
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, Final, Protocol
@@ -41,6 +41,7 @@ from merganser.schema import types as t
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.paths import join
 from merganser.storage.protocol import Storage
+from merganser.values import dataclass
 
 PART_BYTES = 8 * 1024 * 1024
 """Bytes in memory above which a row group is read in parts: every run of a merge holds one of them at least."""

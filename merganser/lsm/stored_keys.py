@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -30,6 +30,7 @@ from merganser.meta.data_file import DataFile
 from merganser.schema import types as t
 from merganser.schema.table_schema import POSITION, VALUE_KIND
 from merganser.storage.cache import Cache
+from merganser.values import dataclass
 
 _READ_ROWS: Final = 1 << 16
 _ROW_BYTES: Final = 8

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
@@ -34,6 +33,7 @@ from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.options import write as w
+from merganser.values import dataclass
 
 _DAY: Final = timedelta(days=1)
 _PAIR: Final = re.compile(r"-until-(\d+)-(\d+)\.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -24,6 +23,7 @@ from merganser.merge.functions.registry import PICKS
 from merganser.merge.functions.segments import taken, validity
 from merganser.merge.groups import Groups, Positions
 from merganser.schema import row_kind
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True)

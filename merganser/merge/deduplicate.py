@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pyarrow as pa
 from merganser.merge.engine import Folded, Kinds, Lasting, Parts
 from merganser.merge.groups import Groups
 from merganser.schema.row_kind import RETRACTIONS
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

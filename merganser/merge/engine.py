@@ -16,7 +16,6 @@ its rows would, one after the other. One row cannot always do that, and then a f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -27,6 +26,7 @@ import pyarrow.compute as pc
 from merganser.merge.functions.segments import any_of
 from merganser.merge.groups import Groups, Mask, Positions
 from merganser.schema import row_kind
+from merganser.values import dataclass
 
 Kinds = npt.NDArray[np.int8]
 

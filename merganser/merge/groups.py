@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+
+from merganser.values import dataclass
 
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]

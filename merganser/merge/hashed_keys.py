@@ -7,7 +7,6 @@ a billion keys, two are taken for one another once in a hundred billion tables.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow as pa
 
 from merganser.merge.keys import polars_column
 from merganser.schema.lazy_polars import pl
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

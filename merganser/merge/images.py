@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from merganser.merge.engine import Kinds
 from merganser.merge.groups import Mask, Positions
 from merganser.schema import row_kind
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ NaN above everything, text by bytes: a table of such tuples is ordered once, and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from merganser.merge.keys import integer_image, sorted_positions
+from merganser.values import dataclass
 
 Ranks = npt.NDArray[np.int64]
 

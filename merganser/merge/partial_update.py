@@ -14,7 +14,7 @@ take all versions, the late ones first::
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -40,6 +40,7 @@ from merganser.merge.functions.segments import any_of, taken, whole
 from merganser.merge.groups import Groups, Mask, Positions
 from merganser.merge.order import ascending_ranks, dense_ranks
 from merganser.schema import row_kind
+from merganser.values import dataclass
 
 _RANK_PRODUCT_MAX = 1 << 62
 

@@ -6,7 +6,7 @@ Flushes, reads and compactions share it: `groups` orders versions, `fold` makes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -27,6 +27,7 @@ from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.options.registry import sequence_groups
 from merganser.rules.merging import LAST_NON_NULL
+from merganser.values import dataclass
 
 Versions = Callable[[pa.Table], npt.NDArray[np.int64]]
 """Rows -> int64[n], which of them came later."""

@@ -17,7 +17,6 @@ further order (`merge.order`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -26,6 +25,7 @@ import pyarrow as pa
 
 from merganser.errors import FormatError
 from merganser.merge.keys import Image, KeyImages, count_at_most, sorted_positions
+from merganser.values import dataclass
 
 WINDOW_ROWS = 65_536
 """Rows of a window, about: enough to make the cost of one vanish, few enough for memory.

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from merganser.errors import MerganserError, NotFoundError
 from merganser.meta.snapshot import Snapshot, snapshot_from_json
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
+from merganser.values import dataclass
 
 _NAME: Final = re.compile(r"changelog-([1-9][0-9]{0,18})")
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from merganser.options import upkeep as u
 from merganser.options.option import Options
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths, join
+from merganser.values import dataclass
 
 _PREFIX: Final = "consumer-"
 _ENDED: Final = "ended-"

@@ -13,11 +13,11 @@ Format: section "atomic publication".
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from merganser.errors import AlreadyExistsError, FormatError, MerganserError, NotFoundError, StorageError
 from merganser.storage.env import Env
 from merganser.storage.retries import STORE
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

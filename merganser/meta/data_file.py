@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import repeat
 from typing import Any, Final, TypeVar
 
 from merganser.codec.stats import SimpleStats
+from merganser.values import dataclass
 
 T = TypeVar("T")
 

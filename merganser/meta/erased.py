@@ -9,13 +9,13 @@ A branch has both in its own directory. Other engines read neither.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from merganser.errors import NotFoundError
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
+from merganser.values import dataclass
 
 KINDER_ERASURE: Final = (
     "An erasure spares readers if erase is first called without everywhere, and again with it once they have read the "

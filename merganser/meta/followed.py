@@ -15,7 +15,7 @@ it found.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -32,6 +32,7 @@ from merganser.schema import types as t
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ Format: section "index manifest record".
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 import fastavro
@@ -22,6 +22,7 @@ from merganser.errors import FormatError
 from merganser.meta.data_file import ADD, plain_name
 from merganser.meta.manifest import checksum_notes, noted_checksums, nullable, optional, required
 from merganser.meta.seal import check_seal, sealed
+from merganser.values import dataclass
 
 VERSION: Final = 1
 HASH: Final = "HASH"

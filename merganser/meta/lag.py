@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.followed import as_of
 from merganser.meta.snapshot import Snapshot
@@ -11,6 +9,7 @@ from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

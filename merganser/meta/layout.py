@@ -15,7 +15,7 @@ Format: section "bucketing".
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +29,7 @@ from merganser.meta.schemas import SchemaStore
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 _SCANS_MAX: Final = 16
 

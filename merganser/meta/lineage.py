@@ -8,13 +8,13 @@ moved, and both numbers of buckets. A bucket is a hash modulo the number of buck
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from math import gcd
 from typing import Final
 
 from merganser.meta.data_file import ADD, ManifestEntry
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_state import MetaReader
+from merganser.values import dataclass
 
 RESCALED: Final = "merganser.rescaled"
 

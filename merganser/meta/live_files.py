@@ -12,12 +12,13 @@ Format: "merge rules" of data manifests.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from merganser.errors import FormatError
 from merganser.meta.data_file import ADD, ManifestEntry
 from merganser.meta.layered import Layered
+from merganser.values import dataclass
 
 BucketId = tuple[bytes, int]
 """Serialized partition and bucket number."""

@@ -6,7 +6,6 @@ Format: section "manifest list record".
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import fastavro
@@ -17,6 +16,7 @@ from merganser.errors import FormatError
 from merganser.meta.data_file import plain_name
 from merganser.meta.manifest import optional, required, stats_from_record, stats_schema, stats_to_record
 from merganser.meta.seal import check_seal, sealed
+from merganser.values import dataclass
 
 VERSION: Final = 2
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -38,6 +38,7 @@ from merganser.meta.snapshots import SnapshotStore
 from merganser.options.registry import did_you_mean
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
+from merganser.values import dataclass
 
 MAIN: Final = "main"
 """The branch that is the table itself."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from merganser.values import dataclass
 
 ROWS_CHANGED: Final = "merganser.rows-changed"
 

@@ -9,7 +9,6 @@ A table is there while a schema is. Where a mark says that one moves (`storage.m
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, cast
 
@@ -21,6 +20,7 @@ from merganser.storage.env import Env
 from merganser.storage.guarded import GuardedStorage
 from merganser.storage.moving import MARK
 from merganser.storage.paths import TablePaths
+from merganser.values import dataclass
 
 _NAME = re.compile(r"schema-(0|[1-9][0-9]{0,18})")
 _CREATION: Final = "merganser.creation"

@@ -16,7 +16,7 @@ import io
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import pyarrow as pa
@@ -34,6 +34,7 @@ from merganser.options import write as w
 from merganser.storage.env import Env
 from merganser.storage.paths import join
 from merganser.storage.tuning import no_collection
+from merganser.values import dataclass
 
 REMEMBERED_EVERY: Final = 64
 """After so many commits a process that went through them remembers what it found,"""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import INT_MAX, Options
 from merganser.rules.compacting import PER_RECORD
+from merganser.values import dataclass
 
 _RESTORED: Final = (
     w.CHANGELOG_PRODUCER,

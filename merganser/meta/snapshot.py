@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
@@ -23,6 +23,7 @@ from merganser.meta.commit_metrics import CommitMetrics
 from merganser.meta.data_file import plain_name
 from merganser.meta.row_counts import RowCounts, counts_in
 from merganser.meta.seal import JSON_SEAL, check_json_seal, sealed_json
+from merganser.values import dataclass
 
 VERSION: Final = 3
 BATCH_IDENTIFIER: Final = 9_223_372_036_854_775_807

@@ -17,7 +17,6 @@ import contextlib
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 from typing import Final
@@ -36,6 +35,7 @@ from merganser.meta.erased import erasure_of
 from merganser.meta.snapshot import Snapshot, same_snapshot, snapshot_from_json
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
+from merganser.values import dataclass
 
 _NAME = re.compile(r"snapshot-([1-9][0-9]{0,18})")
 """As writers write it: what only looks like it (`snapshot-007`) names no snapshot."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from merganser.codec.binary_row import deserialize
@@ -14,6 +14,7 @@ from merganser.rules.facts import DYNAMIC, POSTPONE
 from merganser.schema import types as t
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.paths import TablePaths, partition_text
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True)

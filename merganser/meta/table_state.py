@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Final, TypeVar
@@ -29,6 +29,7 @@ from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
 from merganser.storage.retries import REREAD
 from merganser.storage.tuning import no_collection
+from merganser.values import dataclass
 
 R = TypeVar("R")
 T = TypeVar("T")

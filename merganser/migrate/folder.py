@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from merganser.codec.data_format import FORMATS
 from merganser.errors import InvalidInputError, NotFoundError
 from merganser.ingest.folders import Texts, entries_below, known_format, partition_columns
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from typing import Final
 
@@ -36,6 +36,7 @@ from merganser.schema.evolve import Evolution
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
+from merganser.values import dataclass
 
 _WHOLE: Final = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
 _RULES: Final = Rules(files=True)

@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final, Generic, NoReturn, TypeVar, overload
 
 from merganser.errors import InvalidInputError
+from merganser.values import dataclass
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

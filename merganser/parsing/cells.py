@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 from merganser.parsing.json_scan import ABSENT, NULL, TEXT, Bools, Bytes, Children, Ints, unescaped
 from merganser.schema import types as t
 from merganser.schema.fitting import fitting
+from merganser.values import dataclass
 
 _BACKSLASH: Final = 0x5C
 

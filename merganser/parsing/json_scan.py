@@ -19,7 +19,6 @@ does not allow anywhere, so a text that holds it is not JSON either.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
@@ -28,6 +27,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
+
+from merganser.values import dataclass
 
 ABSENT: Final = 0
 NULL: Final = 1

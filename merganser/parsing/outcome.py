@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.parsing.json_scan import Bools
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ kind it is seen through the time zone of the rules, and never through the one of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +23,7 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, timestamp_unit
 from merganser.schema.limits import FIRST_DAY, LAST_DAY
 from merganser.schema.spans import spans
+from merganser.values import dataclass
 
 _DAY: Final = 86_400
 _NANOS: Final = 1_000_000_000

@@ -48,6 +48,16 @@ def is_masked(options: Options) -> bool:
     return options.get(w.DELETION_VECTORS) and not options.get(r.DELETION_VECTORS_MERGE_ON_READ)
 
 
+def moves_lone_files(options: Options) -> bool:
+    """Return whether the compaction after a commit moves a file as it is, if the commit adds one file to its bucket.
+
+    The compaction writes the rows of several overlapping files of level 0 once more.
+    """
+    newest_wins = options.get(w.MERGE_ENGINE) == "deduplicate" and not options.get(w.SEQUENCE_FIELD)
+    waits = options.get(w.WRITE_ONLY) or options.get(w.IGNORE_DELETE)
+    return empties_level_0(options) and newest_wins and not waits
+
+
 def looks_up(options: Options) -> bool:
     """Return whether compactions of level 0 look up the rows above it, so that what they write is the whole row."""
     return options.get(w.CHANGELOG_PRODUCER) == "lookup" or options.get(u.FORCE_LOOKUP)

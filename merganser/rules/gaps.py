@@ -7,7 +7,6 @@ that adds a feature removes its gap here and changes the state of its options in
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from merganser.errors import UnsupportedError
@@ -17,6 +16,7 @@ from merganser.options import write as w
 from merganser.options.option import Option
 from merganser.rules.checks import check_file_options
 from merganser.schema.table_schema import TableSchema
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ The rules are checked when a table is created or altered, before any row could m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from merganser.errors import InvalidInputError
@@ -16,6 +15,7 @@ from merganser.options.registry import did_you_mean, sequence_groups, split_colu
 from merganser.rules.facts import listed, refuse, type_of
 from merganser.schema import types as t
 from merganser.schema.table_schema import TableSchema
+from merganser.values import dataclass
 
 LAST_NON_NULL: Final = "last_non_null_value"
 """Function of a column that has none."""

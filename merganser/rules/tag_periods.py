@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from merganser.options import upkeep as u
 from merganser.options.option import Options
+from merganser.values import dataclass
 
 EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - periods are counted in local time
 _DASHES: Final = {

@@ -9,7 +9,6 @@ is seen by comparing them, and those that are the same objects compare at the sp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from merganser.meta.data_file import DataFile, ManifestEntry
 from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 Numbers = npt.NDArray[np.int64]
 

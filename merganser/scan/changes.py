@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -52,6 +52,7 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_field, arrow_schema
 from merganser.schema.table_schema import CHANGE_KIND
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 MODES: Final = ("auto", "delta", "changelog", "diff")
 

@@ -19,7 +19,7 @@ A commit left changes out in one of three ways:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
@@ -38,6 +38,7 @@ from merganser.rules.compacting import publishes_by_compaction
 from merganser.scan.overwrites import is_replaced, replaced_in, why_unknown
 from merganser.scan.plan import partition_filter, partition_values, partitions_through
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True)

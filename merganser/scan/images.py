@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
@@ -14,6 +12,7 @@ from merganser.schema import row_kind
 from merganser.schema.pieces import PIECE_BYTES_MAX, rows_at
 from merganser.schema.same import same_rows
 from merganser.schema.table_schema import CHANGE_KIND
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ was added or dropped is no change of a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from typing import Final
 
@@ -38,6 +38,7 @@ from merganser.scan.source import State
 from merganser.scan.split import What
 from merganser.schema import types as t
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 LOOKUPS_MAX: Final = 200
 """Maximum number of commits at which one call reads the row."""
@@ -152,7 +153,7 @@ def key_condition(table: TableDef, texts: Mapping[int, str | None]) -> Predicate
     """Return the condition that selects a key.
 
     Args:
-        texts: by the id of each key column its value as text, that of a binary column in hexadecimal digits; None is
+        texts: by the id of each key column its value as text, that of a binary column as x'00ff'; None is
             null, which only keys of tables with 'primary-key.nullable' have.
 
     Raises:
@@ -167,12 +168,17 @@ def key_condition(table: TableDef, texts: Mapping[int, str | None]) -> Predicate
         try:
             value = Literal(text, t.string())
             if isinstance(found.type, t.Binary | t.VarBinary):
-                value = Literal(bytes.fromhex(text.removeprefix("0x")), t.VarBinary())
+                value = Literal(_bytes_of(text), t.VarBinary())
             parts.append(build.compare("=", Column((found.name,), found.type), value))
         except ValueError as error:
             why = error.message if isinstance(error, InvalidInputError) else "it is no text of hexadecimal digits"
             raise InvalidInputError(f"cannot look for {text!r:.60}: {why}", column=found.name) from None
     return Predicate(build.conjunction(parts))
+
+
+def _bytes_of(text: str) -> bytes:
+    """Return the bytes of x'00ff', 0x00ff or 00ff."""
+    return bytes.fromhex(text[2:-1] if text[:2] in ("x'", "X'") and text[2:].endswith("'") else text.removeprefix("0x"))
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ Docs: decision 0076.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 import numpy as np
@@ -30,6 +30,7 @@ from merganser.scan.scan import Scan
 from merganser.scan.source import Increment
 from merganser.scan.split import Split, What
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 _DEPTH_MAX: Final = 8
 """Most files on top of one another: each depth is joined with the keys of those above it."""

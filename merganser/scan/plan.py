@@ -12,7 +12,7 @@ Files from before they were turned on are merged with what they meet (`lsm.unmar
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -48,6 +48,7 @@ from merganser.schema.arrow import arrow_type
 from merganser.schema.evolve import Evolution
 from merganser.storage.env import Env
 from merganser.storage.paths import join
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,13 @@ of the table. The order of rows is that of the plan: places are only of use with
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 
 from merganser.scan.plan import Plan
 from merganser.scan.read import read_split
 from merganser.scan.rows import joined, with_schema
 from merganser.scan.scan import Scan
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from merganser.html.tables import caption_html, note_html, rows_html, shown
 from merganser.options.registry import did_you_mean
 from merganser.schema.arrow import fields_from_arrow
 from merganser.schema.table_schema import CHANGE_KIND
+from merganser.values import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -33,6 +33,7 @@ from merganser.scan.split import AnySplit, ReadJob, Split, What
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 R = TypeVar("R")
 
@@ -54,7 +55,7 @@ class Scan(Rows):
     env: Env
     columns: tuple[t.Field, ...]
     where: Predicate | None = None
-    source: Source | Increment = State()  # noqa: RUF009  an immutable value
+    source: Source | Increment = State()
     limit: int | None = None
     what: What = What.MERGED
 

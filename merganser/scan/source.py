@@ -22,7 +22,7 @@ Two more are changes instead of a state (`Increment`, planned by `scan.changes`)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from merganser.meta.data_file import ADD, DataFile, ManifestEntry
@@ -32,6 +32,7 @@ from merganser.meta.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import write as w
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -512,7 +512,8 @@ def _convert(array: pa.Array, kind: t.DataType, path: str, fills: bool) -> pa.Ar
 
 def _too_fine(value: pa.Scalar, kind: t.DataType, path: str) -> tuple[str, str, str, str]:
     """Return why a moment does not fit, and what `_MisfitError` says to do about it."""
-    found, stored = UNIT_NAMES[value.type.unit], UNIT_NAMES[arrow_type(kind).unit]
+    stored = UNIT_NAMES[arrow_type(kind).unit]
+    found = UNIT_NAMES["us" if value.type.unit == "ns" and value.value % 1000 == 0 else value.type.unit]
     why = f"value {_shown(value)} has {found}, and the column stores {stored} ({_bare(kind)})"
     retype = ""
     if isinstance(kind, t.Timestamp | t.LocalZonedTimestamp):

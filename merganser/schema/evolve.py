@@ -18,7 +18,6 @@ Format: "evolution rules", "reading an old file".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +28,7 @@ from merganser.schema.arrow import arrow_schema, arrow_type
 from merganser.schema.cast_values import items_of, validity
 from merganser.schema.casts import CastError, can_read_as, cast_array, cast_exactly
 from merganser.schema.hidden import nulls
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

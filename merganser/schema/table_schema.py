@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from merganser.errors import FormatError, InvalidInputError
@@ -26,6 +26,7 @@ from merganser.schema.types_text import (
     field_from_json,
     field_to_json,
 )
+from merganser.values import dataclass
 
 CURRENT_VERSION: Final = 3
 """Version of schema files that merganser writes."""
@@ -59,7 +60,7 @@ class TableSchema:
     highest_field_id: int
     partition_keys: tuple[str, ...] = ()
     primary_keys: tuple[str, ...] = ()
-    options: Options = Options()  # noqa: RUF009  an empty, immutable value
+    options: Options = Options()
     comment: str | None = None
     time_millis: int = 0
     version: int = CURRENT_VERSION

@@ -9,8 +9,10 @@ Format: schema files, section "field object".
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Self
+
+from merganser.values import dataclass
 
 LENGTH_MAX: Final = 2_147_483_647
 """Length of STRING and BYTES, the unbounded VARCHAR and VARBINARY."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC
 from decimal import Decimal
 from typing import Any, Final
@@ -25,6 +25,7 @@ from merganser.errors import (
     UntrackedError,
 )
 from merganser.shards.verbs import Records, Shard, Stream, StreamDescription
+from merganser.values import dataclass
 
 JSON_TYPE: Final = "application/json"
 ARROW_TYPE: Final = "application/vnd.apache.arrow.stream"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from starlette.requests import Request
@@ -13,6 +12,7 @@ from merganser.catalogs.catalog import Catalog
 from merganser.catalogs.definitions import Function, View, change_of, function_of, view_of
 from merganser.errors import FormatError, InvalidInputError, NotFoundError
 from merganser.serve import catalog_json as j
+from merganser.values import dataclass
 
 Body: TypeAlias = dict[str, Any]
 Work = Callable[[Request, Body], Mapping[str, Any] | None]

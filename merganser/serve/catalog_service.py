@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -56,6 +56,7 @@ from merganser.storage.guarded import GuardedStorage
 from merganser.storage.paths import TablePaths
 from merganser.storage.protocol import Storage
 from merganser.upkeep.alter import alter
+from merganser.values import dataclass
 
 PREFIX: Final = "merganser"
 """What paths have behind the version. Java's client does not start without one; paths are also served without it."""

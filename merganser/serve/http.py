@@ -12,7 +12,6 @@ import contextlib
 import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from starlette.exceptions import HTTPException
@@ -26,6 +25,7 @@ from merganser.handle.table import Table
 from merganser.serve import answers
 from merganser.serve.answers import Answer, RefusedError
 from merganser.serve.operations import Limits
+from merganser.values import dataclass
 
 T = TypeVar("T")
 Verb = Callable[[Request], Awaitable[Answer]]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from merganser.errors import StreamParameterError
+from merganser.values import dataclass
 
 TEXT: Final = "string"
 WHOLE: Final = "integer"

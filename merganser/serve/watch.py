@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import Any, Final
 
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
 from merganser.shards.verbs import Verbs
+from merganser.values import dataclass
 
 SPACING_SECONDS: Final = 0.005
 """Looks at a table begin at least so far apart, and those of all tables with waiting requests together."""

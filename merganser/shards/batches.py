@@ -12,7 +12,7 @@ Semantics: "Table Store Stream", lineage rule.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from merganser.errors import InvalidInputError, TrimmedDataError
@@ -31,6 +31,7 @@ from merganser.shards.reader import ShardReader
 from merganser.storage.env import Env
 from merganser.stream.batches import UNLIMITED, Limits, Position, Room, TableBatches, position_of
 from merganser.upkeep.shard_stream import no_stream
+from merganser.values import dataclass
 
 _STREAM: Final = "stream"
 _TAKEN: Final = "shards"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from merganser.shards.leases import Lease, Leases
 from merganser.shards.records import SEQUENCE
 from merganser.shards.verbs import Shard, Verbs
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 _NAME_MAX: Final = 100
 _LOOKS_PER_LEASE: Final = 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -28,6 +28,7 @@ from merganser.storage.env import Env
 from merganser.storage.open import storage_for
 from merganser.storage.paths import TablePaths, join
 from merganser.upkeep.findings import Findings
+from merganser.values import dataclass
 
 _NAME: Final = re.compile(r"(\w[^./\\]*)\.([^./\\]+)")
 _FOLLOWERS: Final = "followers"

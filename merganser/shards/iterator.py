@@ -13,10 +13,10 @@ import base64
 import binascii
 import struct
 import zlib
-from dataclasses import dataclass
 from typing import Final
 
 from merganser.errors import TrimmedDataError, a_type
+from merganser.values import dataclass
 
 _VERSION: Final = 1
 _FIXED: Final = struct.Struct(">B16sQQqH")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ from merganser.meta.table_def import TableDef
 from merganser.schema.arrow import arrow_schema
 from merganser.shards.leases import Lease
 from merganser.storage.env import Env
+from merganser.values import dataclass
 from merganser.write.buckets import FixedBuckets, partition_groups
 from merganser.write.session import WriteSession
 

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from merganser.errors import FormatError, NotFoundError
 from merganser.meta.create_once import create_once
 from merganser.storage.env import Env
 from merganser.storage.paths import join
+from merganser.values import dataclass
 
 _WORKERS: Final = "workers"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -14,6 +13,7 @@ from merganser.scan.split import Phase, PublishedSplit
 from merganser.shards.records import Positions, Shape, Stored, ends_within_update, record_count, record_table
 from merganser.storage.protocol import Storage
 from merganser.stream.batches import Part
+from merganser.values import dataclass
 
 _ROWS_AT_ONCE: Final = 65_536
 _MADE_ROWS: Final = 8_192

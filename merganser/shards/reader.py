@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -45,6 +45,7 @@ from merganser.shards.pieces import Cursor, Gathered, Piece
 from merganser.shards.records import Shape, record_table
 from merganser.storage.env import Env
 from merganser.stream.batches import Part, TableBatches
+from merganser.values import dataclass
 
 _Known: TypeAlias = dict[int, Snapshot]
 _CURSORS_MAX: Final = 256

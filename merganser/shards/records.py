@@ -13,7 +13,7 @@ Semantics: "Table Store Stream", operations.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -27,6 +27,7 @@ from merganser.schema import types as t
 from merganser.schema.same import same_rows, same_values
 from merganser.schema.table_schema import CHANGE_KIND
 from merganser.schema.types_text import UNNUMBERED
+from merganser.values import dataclass
 
 ACTION: Final = "_action"
 SEQUENCE: Final = "_sequence"

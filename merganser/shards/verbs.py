@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
 from typing import Any, Final
@@ -28,6 +27,7 @@ from merganser.shards.records import Shape
 from merganser.storage.env import Env
 from merganser.storage.tuning import no_collection
 from merganser.upkeep.shard_stream import no_stream
+from merganser.values import dataclass
 
 TRIM_HORIZON: Final = "trim_horizon"
 LATEST: Final = "latest"

@@ -20,7 +20,6 @@ Format: section "bucketing".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cache, reduce
@@ -39,6 +38,7 @@ from merganser.schema.internal_names import internal_name
 from merganser.schema.literals import default_value
 from merganser.spark.access import TASKS_PER_CORE, cores
 from merganser.spark.types import version_of
+from merganser.values import dataclass
 from merganser.write.dynamic import assigners_of
 
 _KEY_COLUMNS_MAX: Final = 55

@@ -8,7 +8,6 @@ A task gives the rows of its records in their order. A writer gets them in the o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +30,7 @@ from merganser.spark.keeping import MARK, UNAVAILABLE, marks
 from merganser.spark.names import Spelling, spelling_of
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
+from merganser.values import dataclass
 
 __all__ = ["REJECTED", "parse"]
 

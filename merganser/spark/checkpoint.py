@@ -15,7 +15,6 @@ import contextlib
 import hashlib
 import json
 import re
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -24,6 +23,7 @@ from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
 from merganser.storage.paths import join
 from merganser.storage.protocol import Storage
+from merganser.values import dataclass
 
 _FIRST_SCHEMA: Final = 0
 _UNFINISHED: Final = re.compile(r"\.{1,2}0\.[0-9a-f-]+\.tmp(\.crc)?")

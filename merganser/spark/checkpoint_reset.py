@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ from merganser.spark.query_logs import QueryLogs, sources_of, with_sources
 from merganser.storage.open import storage_beside
 from merganser.stream.batches import Position, TableBatches
 from merganser.upkeep.shard_stream import no_stream
+from merganser.values import dataclass
 
 Start = int | str
 _STARTS: Final = ("latest", "latest-full")

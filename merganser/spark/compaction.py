@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from merganser.spark.names import setting_of, spelling_of
 from merganser.storage.env import Env
 from merganser.storage.process import process_env
 from merganser.upkeep.compact_table import RunJobs
+from merganser.values import dataclass
 from merganser.write.distribute import compact_all, rescale_all
 from merganser.write.job import Outcome, messages_of
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -29,6 +28,7 @@ from merganser.spark.jobs import batch_of
 from merganser.spark.names import setting_of
 from merganser.spark.splits import balanced, weight_of
 from merganser.storage.env import Env
+from merganser.values import dataclass
 from merganser.write.job import Outcome
 
 

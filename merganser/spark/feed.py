@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -36,6 +36,7 @@ from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.stream_sink import check_checkpoint, letters_request, sink_writer, total, triggered
 from merganser.spark.watch import OBSERVED, show
 from merganser.storage.env import Env
+from merganser.values import dataclass
 from merganser.write.job import Outcome
 from merganser.write.transaction import check_user, checked_identifier
 

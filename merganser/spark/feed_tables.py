@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from string import Formatter
 from typing import Any, Protocol
 
@@ -16,6 +15,7 @@ from merganser.errors import InvalidInputError, InvariantError
 from merganser.handle.table import Table
 from merganser.options.registry import normalize_options
 from merganser.spark.access import opened
+from merganser.values import dataclass
 
 
 class FeedTables(Protocol):

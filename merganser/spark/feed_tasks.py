@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import groupby
 from typing import Any, Final
 
@@ -46,6 +46,7 @@ from merganser.spark.jobs import NUMBERS, OUTCOME_SCHEMA, batch_of
 from merganser.spark.keeping import ARROW_MARK, MARKS, check_call, conformed, marked, marks, split, write_apart
 from merganser.spark.stream_sink import LettersOutcome, SinkRequest, StreamTask, kept_of, request_of
 from merganser.storage.cache import Cache
+from merganser.values import dataclass
 from merganser.write.buckets import sole_writers
 from merganser.write.dynamic import assigners_of
 from merganser.write.held import drop_held

@@ -10,8 +10,9 @@ So the numbers of tasks never overlap, and the last row of a key in file and row
 files (CSV, JSON); the bytes of such a file limit the number of its rows. `ingest.files` reads the files, as without
 Spark.
 
-Every task adds a file to a bucket. If that makes too many files for a merge, or if buckets are added as keys arrive,
-Spark shuffles the rows instead, with the same numbers, and each bucket or assigner of keys gets one task.
+Every task adds a file to a bucket. Spark shuffles the rows instead, with the same numbers, and each bucket or assigner
+of keys gets one task, in three cases: these are too many files for a merge, buckets are added as keys arrive, or the
+compaction after the commit would have to rewrite several files of a bucket, and moves a lone one as it is.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ import os
 import pickle
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -36,6 +36,7 @@ from merganser.ingest.files import Portion, RowFiles, rows_of_files
 from merganser.ingest.rows import split_kinds
 from merganser.meta.snapshot import Snapshot
 from merganser.options import write as w
+from merganser.rules.compacting import moves_lone_files
 from merganser.schema.internal_names import internal_name
 from merganser.spark.access import cores, opened, run_jobs
 from merganser.spark.bucketing import TASK, assigners_on, to_tasks
@@ -43,6 +44,7 @@ from merganser.spark.compaction import on_tasks
 from merganser.spark.jobs import batch_of, in_tasks
 from merganser.spark.names import spelling_of
 from merganser.storage.env import Env
+from merganser.values import dataclass
 from merganser.write.begin import begin
 from merganser.write.buckets import sole_writers
 from merganser.write.incoming import Prepared
@@ -171,16 +173,20 @@ def run_portions(spark: SparkSession, job: WriteJob, rows: RowSource, portions: 
     if not portions:
         return []
     table = job.target.table
-    decoded = _DECODED * sum(portion.size_bytes for portion in portions)
+    decoded, buffer = _DECODED * sum(portion.size_bytes for portion in portions), table.options.get(w.WRITE_BUFFER_SIZE)
     useful = min(cores(spark), math.ceil(decoded / TASK_BYTES_MIN))
-    wanted = max(1, useful, math.ceil(decoded / table.options.get(w.WRITE_BUFFER_SIZE)))
+    wanted = max(1, useful, math.ceil(decoded / buffer))
     tasks = _shares(portions, wanted)
     numbers = spark.range(0, len(tasks), 1, len(tasks))
-    alone = table.assigns_keys and len(tasks) > 1  # a new key needs one assigner
+    places = job.start.assigners if table.assigns_keys else table.bucket
+    count = len(tasks) if table.schema.partition_keys else min(places, len(tasks))
+    alone = len(tasks) > 1 and (
+        table.assigns_keys  # a new key needs one assigner
+        # Each time that a buffer is full, the writer adds a file to the bucket.
+        or (table.keyed and table.bucket > 0 and moves_lone_files(table.options) and decoded <= count * buffer)
+    )
     if not alone and (table.bucket <= 0 or wanted <= FILES_PER_BUCKET_MAX):
         return run_jobs(numbers, LoadJob(job, rows, tasks))
-    places = job.start.assigners if alone else table.bucket
-    count = len(tasks) if table.schema.partition_keys else min(places, len(tasks))
     scattered = in_tasks(numbers, ScatterJob(job, rows, tasks, count), SCATTERED_SCHEMA)
     # In the order of the files: engines that put versions together take neighbours only.
     return run_jobs(to_tasks(scattered, count).sortWithinPartitions(_FIRST), GatherJob(job))

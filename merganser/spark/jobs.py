@@ -9,7 +9,6 @@ import pickle
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from merganser.spark.workers import Settling
+from merganser.values import dataclass
 from merganser.write.job import Outcome, WriteJob
 
 NUMBERS: Final = ("rows", "retractions", "files", "bytes", "dead_letters")

@@ -12,7 +12,7 @@ so all rows of the write are put aside.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -35,6 +35,7 @@ from merganser.schema.internal_names import internal_name
 from merganser.schema.table_schema import VALUE_KIND
 from merganser.spark.jobs import batch_of
 from merganser.storage.env import Env
+from merganser.values import dataclass
 from merganser.write.held import drop_held, put_aside, rows_aside
 from merganser.write.job import Outcome, WriteJob, retractions_among
 from merganser.write.target import WriteTarget

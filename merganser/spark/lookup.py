@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -44,6 +43,7 @@ from merganser.spark.workers import in_query
 from merganser.storage.env import Env
 from merganser.storage.process import process_env
 from merganser.storage.protocol import Storage
+from merganser.values import dataclass
 
 _HOWS: Final = ("left", "inner")
 _TIME: Final = internal_name("time")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -35,6 +34,7 @@ from merganser.spark.joins import joined_with, of_side
 from merganser.spark.splits import balanced, weight_of
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
 from merganser.storage.env import Env
+from merganser.values import dataclass
 from merganser.write.job import Outcome
 
 _PACK_BITS: Final = 32

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
 import pyarrow as pa
@@ -48,6 +48,7 @@ from merganser.spark.scan import frame_of
 from merganser.spark.staging import FILES_FROM_BYTES, estimated_bytes
 from merganser.spark.types import arrow_schema_of, spark_schema
 from merganser.storage.env import Env
+from merganser.values import dataclass
 from merganser.write.job import Outcome
 
 

@@ -7,7 +7,6 @@ names are those of the table, at every depth.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +22,7 @@ from merganser.handle.writing import Overwrite
 from merganser.meta.followed import newest
 from merganser.options import write as w
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 ZONE = "spark.sql.session.timeZone"
 CASE = "spark.sql.caseSensitive"

@@ -12,11 +12,12 @@ import shutil
 import sys
 import warnings
 import weakref
-from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
+
+from merganser.values import dataclass
 
 _seen: Final[weakref.WeakSet[SparkSession]] = weakref.WeakSet()
 """Sessions that were asked already, or need not be."""

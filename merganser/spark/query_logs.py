@@ -12,12 +12,12 @@ batch ends. It repeats this batch first if the batch has no commit. Spark remove
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Final
 
 from merganser.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
 from merganser.storage.paths import join
 from merganser.storage.protocol import Storage
+from merganser.values import dataclass
 
 _VERSION: Final = "v1"
 _FIRST_SOURCE: Final = 2

@@ -7,7 +7,6 @@ their order.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from merganser.shards.records import Shape
 from merganser.spark.splits import balanced, weight_of
 from merganser.spark.stream_reader import RowsPartition, StreamRequest
 from merganser.stream.batches import Position
+from merganser.values import dataclass
 
 SHARD_ID: Final = t.Field(UNNUMBERED, "_shard_id", t.VarChar(nullable=False))
 

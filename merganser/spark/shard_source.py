@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +22,7 @@ from merganser.spark.names import Spelling
 from merganser.spark.shard_request import SHARD_ID, ShardRequest
 from merganser.stream.batches import Limits, check_batches
 from merganser.upkeep.shard_stream import no_stream
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

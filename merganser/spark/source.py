@@ -25,7 +25,7 @@ pruned would be missing there. The option `where` and `ms.read(where=...)` prune
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -65,6 +65,7 @@ from merganser.spark.stream_reader import StreamReader, StreamRequest
 from merganser.spark.types import arrow_schema_of, spark_schema
 from merganser.spark.workers import settle
 from merganser.storage.cores import available_cores
+from merganser.values import dataclass
 
 if TYPE_CHECKING:
     from merganser.handle.writing import Overwrite

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from merganser.scan.scan import Scan
 from merganser.scan.split import AnySplit, ReadJob
 from merganser.spark.types import spark_batches
 from merganser.storage.protocol import Storage
+from merganser.values import dataclass
 
 _PACK_BYTES_MIN: Final = 8 << 20
 _FILE_BYTES: Final = 1 << 20

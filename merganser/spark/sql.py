@@ -17,7 +17,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 from typing import Any, Final
 
@@ -69,11 +69,12 @@ from merganser.sql.parse import parse
 from merganser.sql.result import Result
 from merganser.sql.session import Session
 from merganser.sql.sources import FUNCTIONS, Sources, fields_of
-from merganser.sql.state import MAX_ROWS, MEMORY, TIME_ZONE, TIMEOUT, State
+from merganser.sql.state import MAX_ROWS, MEMORY, TIME_ZONES, TIMEOUT, State
 from merganser.sql.statements import Insert, Statement
 from merganser.sql.trees import TEXT, hinted
 from merganser.sql.unread import Unread, escaped, with_tables
 from merganser.sql.view_texts import tree_of
+from merganser.values import dataclass
 from merganser.write.job import Outcome
 
 _LOCAL_BYTES: Final = 512 << 10
@@ -82,6 +83,8 @@ _LOCAL_ROWS: Final = 50_000
 _FLINK: Final = re.compile(r"\b(?:array|map)\s*\[|\brow\s*\(|\btimestamp(?:_ntz|_ltz)?\s*\(", re.IGNORECASE)
 _FORMATS: Final = ("parquet", "orc", "csv", "json", "text", "avro", "delta", "binaryfile", "merganser")
 """First parts of names such as parquet.`/path`, which are Spark's."""
+_TIME_DIGITS: Final = 3
+"""Digits of a second that a TIME column stores, whatever its precision."""
 _TIME: Final = "spark.sql.timeType.enabled"
 _VIEW: Final = "merganser_view_"
 _PLACES: Final = s.StructType(
@@ -161,9 +164,17 @@ class SparkState(State):
     spark: Any = None
     _before: dict[str, str | None] = field(default_factory=dict)
 
+    def shown(self, key: str) -> str | None:
+        """Return the value of an option; of one of Spark also the default."""
+        theirs = ZONE if key in TIME_ZONES else key
+        if theirs.startswith("spark.") and key not in self.options:
+            with suppress(PySparkException):  # Spark has no such option
+                return str(self.spark.conf.get(theirs))
+        return super().shown(key)
+
     def set(self, key: str, value: str) -> None:
         """Set an option; see `State.set`."""
-        theirs = ZONE if key in ("time.zone", "table.local-time-zone", TIME_ZONE, ZONE) else key
+        theirs = ZONE if key in TIME_ZONES else key
         if theirs.startswith("spark.sql."):
             before = self.spark.conf.get(theirs, None)
             with spark_words(f"cannot set '{key}'"):
@@ -180,7 +191,7 @@ class SparkState(State):
 
     def reset(self, key: str | None) -> None:
         """Forget an option; see `State.reset`."""
-        theirs = ZONE if key == TIME_ZONE else key
+        theirs = ZONE if key in TIME_ZONES else key
         for each in list(self._before) if theirs is None else [theirs]:
             if each in self._before:
                 before = self._before.pop(each)
@@ -796,6 +807,8 @@ def _truncated(item: Any, kind: t.DataType) -> Any:
         case t.Timestamp(precision=precision) | t.LocalZonedTimestamp(precision=precision):
             step = f.lit(Decimal(1).scaleb(-precision))
             return item - f.make_dt_interval(secs=f.extract(f.lit("SECOND"), item) % step)
+        case t.Time():
+            return item.cast(f"time({_TIME_DIGITS})")
         case t.Array():
             return f.transform(item, lambda value: _truncated(value, kind.element))
         case t.Map():
@@ -812,6 +825,8 @@ def _is_coarse(kind: t.DataType) -> bool:
     match kind:
         case t.Timestamp() | t.LocalZonedTimestamp():
             return kind.precision < 6
+        case t.Time():
+            return kind.precision > _TIME_DIGITS and TIME_AS == "time"
         case t.Array():
             return _is_coarse(kind.element)
         case t.Map():

@@ -21,7 +21,6 @@ import re
 import threading
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -41,6 +40,7 @@ from merganser.storage.hdfs import HdfsStorage
 from merganser.storage.local import LocalStorage
 from merganser.storage.object_store import ObjectStorage
 from merganser.storage.paths import STAGING, join
+from merganser.values import dataclass
 
 FILES_FROM_BYTES: Final = 16 * 1024 * 1024
 """From this size on, as Spark estimates it, a DataFrame is written through files."""

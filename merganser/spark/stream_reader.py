@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -32,6 +31,7 @@ from merganser.spark.workers import in_query, settle
 from merganser.storage.env import Env
 from merganser.stream.batches import NOWHERE, Limits, Position, TableBatches, Turn
 from merganser.stream.line import Needed
+from merganser.values import dataclass
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, SupportsTriggerAvailableNow

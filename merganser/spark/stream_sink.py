@@ -18,7 +18,7 @@ import hashlib
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -57,6 +57,7 @@ from merganser.storage.env import Env
 from merganser.storage.open import storage_beside
 from merganser.storage.process import process_env
 from merganser.storage.protocol import Storage
+from merganser.values import dataclass
 from merganser.write.held import drop_held, hold, placed
 from merganser.write.job import Outcome
 from merganser.write.target import WriteTarget

@@ -10,11 +10,18 @@ from typing import Any, Final
 from pyspark.errors import AnalysisException, PySparkException
 
 from merganser.errors import InvalidInputError, MerganserError, NotFoundError
-from merganser.options.registry import did_you_mean
+from merganser.options.registry import closest, did_you_mean
 from merganser.scan.rows import counted
-from merganser.sql.query.expressions import FUNCTIONS
+from merganser.sql.built_in import BUILT_IN
 
 _UNKNOWN_TABLE: Final = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "UNRESOLVABLE_TABLE_VALUED_FUNCTION")
+_NAMES: Final = (
+    ("UNRESOLVED_COLUMN", "objectName", "column"),
+    ("UNRESOLVED_ROUTINE", "routineName", "function"),
+    ("TABLE_OR_VIEW_NOT_FOUND", "relationName", "table"),
+    ("UNRESOLVABLE_TABLE_VALUED_FUNCTION", "name", "function"),
+)
+"""Beginning of a condition of Spark, its parameter with a name, and what the name is of."""
 _OF_COLUMN: Final = re.compile(r"cannot write column '(.+?)': cannot CAST '.*?\. Nothing was written\.", re.DOTALL)
 """What `fitting` raises."""
 _ADVICE: Final = re.compile(r"\s*(?:Use `try_\w+`|If necessary,? set|Please check your syntax|You can set )[^\n]*")
@@ -71,9 +78,18 @@ def spark_words(what: str, columns: Sequence[str] = ()) -> Iterator[None]:
             words = f"{words.partition(' Did you mean')[0]} {did_you_mean(name, sorted(set(columns)))}"
         if condition == "UNRESOLVED_ROUTINE":
             name = (given.get("routineName") or "").split(".")[-1].strip("`")
-            words = f"there is no function '{name}'. {did_you_mean(name, FUNCTIONS)}"
+            near = closest(name, sorted(BUILT_IN))
+            words = f"there is no function '{name}'." + (f" Did you mean '{near}'?" if near else "")
         kind = NotFoundError if condition in _UNKNOWN_TABLE else InvalidInputError
-        raise kind(f"{what}: {words}") from error
+        raise kind(f"{what}: {words}", **_named(condition or "", given)) from error
+
+
+def _named(condition: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the name that an error is about, by which `sql.places` finds its place in the statement."""
+    for start, parameter, fact in _NAMES:
+        if condition.startswith(start) and (name := given.get(parameter)):
+            return {fact: name.replace("`", "")}
+    return {}
 
 
 def _said(condition: str, given: Mapping[str, str]) -> str | None:

@@ -7,13 +7,13 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
 from merganser.errors import ConflictError
 from merganser.storage.tuning import tune_process
+from merganser.values import dataclass
 
 _IS_KEPT: Final = os.environ.get("SPARK_REUSE_WORKER") == "1"
 """Whether Spark has started this process for its tasks, and gives it more than one."""

@@ -46,9 +46,7 @@ class Embedded:
         self._running = Running()
 
     def cancel(self) -> None:
-        stop = self._running.stop
-        if stop is not None:
-            stop()
+        self._running.stop()
 
     def query(
         self,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from sqlglot import exp
@@ -16,6 +15,7 @@ from merganser.sql.result import Result
 from merganser.sql.sources import Sources
 from merganser.sql.state import State
 from merganser.sql.statements import Insert
+from merganser.values import dataclass
 
 PLACED: Final = "merganser_placed"
 """Marks the reference of a query whose rows have the columns of `edit.places.PLACES`."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ a name in it could be that of another source.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from sqlglot import exp
@@ -23,6 +22,7 @@ from merganser.expr.text import Dialect, parse_predicate
 from merganser.schema import types as t
 from merganser.sql.trees import hinted
 from merganser.sql.unread import Unread
+from merganser.values import dataclass
 
 _BARE: Final = frozenset(
     (

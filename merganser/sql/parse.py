@@ -22,7 +22,7 @@ from merganser.sql import statements as s
 from merganser.sql.alter import alteration
 from merganser.sql.literals import value_of
 from merganser.sql.stored_statements import create_function, create_view, view_alteration
-from merganser.sql.tokens import Cursor, Piece, fail, pieces
+from merganser.sql.tokens import Cursor, Piece, check_hints, fail, pieces
 from merganser.sql.trees import Takes, Texts, hint_options, option_key, option_pairs, option_value
 
 _UTC: Final = Setting()
@@ -67,6 +67,7 @@ def _parsed(text: str) -> tuple[s.Statement, ...]:
 
 
 def _statement(piece: Piece, parameters: dict[str, Any], takes: Takes | None = None) -> s.Statement:
+    check_hints(piece)
     reader = Reader(piece, parameters, takes)
     found = reader.statement()
     reader.end()
@@ -470,8 +471,7 @@ def _insert(reader: Reader) -> s.Statement:
 
 
 def _hint_options(reader: Reader) -> Mapping[str, str]:
-    hint = reader.hint()
-    if hint is None or not hint.strip().upper().startswith("OPTIONS"):
+    if reader.hint() is None:
         return {}
     return hint_options(reader.piece, reader.tokens[reader.at - 1].end + 1)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from merganser.sql import statements as s
 from merganser.sql.engine import Engine
 from merganser.sql.result import Result, rows_of
 from merganser.sql.state import State
+from merganser.values import dataclass
 
 Given = Mapping[str, Any]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow as pa
 from merganser.html.tables import caption_html, note_html, shown
 from merganser.meta.snapshot import Snapshot
 from merganser.scan.rows import First, counted
+from merganser.values import dataclass
 
 NO_ROWS = pa.schema([]).empty_table()
 

@@ -17,8 +17,10 @@ from merganser.commit.turns import COMPUTED, WRITTEN, in_rounds
 from merganser.edit.places import PLACES
 from merganser.edit.row_changes import check_can_delete, check_can_update, deletes_in_files
 from merganser.errors import InvalidInputError, NotFoundError, Overtaken, UnsupportedError
+from merganser.expr import build
 from merganser.expr.setting import Setting
 from merganser.expr.text import parse_predicate, parse_projection
+from merganser.expr.tree import Literal
 from merganser.handle.table import Table
 from merganser.options.read import DELETION_VECTORS_MERGE_ON_READ
 from merganser.options.registry import did_you_mean
@@ -301,7 +303,8 @@ def assignments(
                 raise InvalidInputError(
                     f"cannot update '{table.name}': column '{column}' is assigned twice.", column=column
                 )
-            values[column] = _default_of(field, with_session(state, value))
+            new = _default_of(field, with_session(state, value))
+            values[column] = new if field is None else _typed(field.type, new)
         else:
             inner.setdefault(field.name, []).append((parts[1:], with_session(state, value)))
     for column, parts_of in inner.items():
@@ -336,7 +339,7 @@ def _row_with(
             if len(mine) > 1:
                 twice = f"{path}.{field.name}"
                 raise InvalidInputError(f"{what}: '{twice}', or a part of it, is assigned twice.", column=twice)
-            new = mine[0][1]
+            new = _typed(field.type, mine[0][1])
         else:
             new = _row_with(old, field.type, mine, what, f"{path}.{field.name}")
         arguments += [exp.Literal.string(field.name), new]
@@ -349,6 +352,24 @@ def _needs_query(tree: exp.Expression) -> bool:
     return tree.find(exp.Query, exp.Exists, exp.Array) is not None or not calls.isdisjoint(_NESTED)
 
 
+def _typed(kind: t.DataType, value: exp.Expression) -> exp.Expression:
+    """Return a value that is given as text in the type of its column: SET takes '2026-01-31' for a date."""
+    is_text = isinstance(value, exp.Literal) and value.is_string
+    if t.is_nested(kind) or isinstance(kind, t.Char | t.VarChar) or not is_text:
+        return value
+    if not isinstance(kind, t.LocalZonedTimestamp):
+        build.cast(Literal(value.name, t.string()), kind)  # refuses a text that is no value of the type
+    return _cast(value, kind)
+
+
+def _cast(value: exp.Expression, kind: t.DataType) -> exp.Expression:
+    """Return a value in a type, by the name that queries know it by: there TIMESTAMP alone is an instant."""
+    name = str(kind.with_nullable(True))
+    if isinstance(kind, t.Binary | t.VarBinary | t.Timestamp):
+        name = "TIMESTAMP_NTZ" if isinstance(kind, t.Timestamp) else "BINARY"
+    return exp.Cast(this=value, to=exp.DataType.build(name, dialect=Queries))
+
+
 def _default_of(field: t.Field | None, value: exp.Expression) -> exp.Expression:
     """Return a value, or the default of the column where the value is DEFAULT."""
     if not (isinstance(value, exp.Column | exp.Var) and value.name.upper() == "DEFAULT"):
@@ -359,7 +380,7 @@ def _default_of(field: t.Field | None, value: exp.Expression) -> exp.Expression:
     if isinstance(field.type, t.LocalZonedTimestamp):  # the text means UTC, in whatever zone the statement runs
         instant = default_value(field)
         text = f"{instant.cast(pa.timestamp(instant.type.unit)).cast(pa.string()).as_py()}Z"
-    return exp.Cast(this=exp.Literal.string(text), to=exp.DataType.build(str(field.type), dialect="spark"))
+    return _cast(exp.Literal.string(text), field.type)
 
 
 def _text(tree: exp.Expression, statement: s.Delete | s.Update) -> str:
@@ -412,7 +433,7 @@ def _by_merge(
     query = _selected(state, table, statement, keys, where).select(*new, copy=False)
     if not table.primary_key:
         query = _one_per_key(query, keys, [item.alias for item in new])
-    with _named(list(values or {})):
+    with _named(table, list(values or {}), "delete from" if values is None else "update"):
         found = engine.query(state, query, table)
         _check_keys(table, found)
         relation = _of_columns(state, engine, table, found, keys, list(values or {}))
@@ -427,8 +448,8 @@ def _by_merge(
 
 
 @contextmanager
-def _named(columns: Sequence[str]) -> Iterator[None]:
-    """Say the columns that an UPDATE sets in errors, not the names that its query has for their values."""
+def _named(table: Table, columns: Sequence[str], verb: str) -> Iterator[None]:
+    """Say in errors what the statement does and the columns that it sets, not what its merge says and calls them."""
     own = re.compile(rf"(?:source\.)?\b{_NEW}(\d+)\b")
 
     def name(found: re.Match[str]) -> str:
@@ -437,7 +458,8 @@ def _named(columns: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except InvalidInputError as error:
-        error.message = own.sub(name, error.message)
+        done = f"'{table.name}'"
+        error.message = own.sub(name, error.message).replace(f"cannot merge into {done}", f"cannot {verb} {done}")
         if isinstance(column := error.context.get("column"), str):
             error.context["column"] = own.sub(name, column)
         raise
@@ -457,7 +479,8 @@ def _by_places(
     given = [exp.Literal.number(1)] if values is None else [value.copy() for value in values.values()]
     new = [exp.Alias(this=value, alias=exp.to_identifier(f"{_NEW}{i}")) for i, value in enumerate(given)]
     columns = None if values is None else [_spelled(table, name) for name in values]
-    return Result(snapshot=engine.change_files(state, table, query.select(*new, copy=False), columns))
+    with _named(table, columns or [], "delete from" if values is None else "update"):
+        return Result(snapshot=engine.change_files(state, table, query.select(*new, copy=False), columns))
 
 
 def _spelled(table: Table, name: str) -> str:

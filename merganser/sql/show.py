@@ -338,7 +338,7 @@ def _set(state: State, engine: Engine, statement: s.SetOption) -> Result:
     if statement.key is None:
         return rows_of(["key", "value"], [[key, value] for key, value in sorted(state.options.items())])
     if statement.value is None:
-        return rows_of(["key", "value"], [[statement.key, state.options.get(statement.key, "<undefined>")]])
+        return rows_of(["key", "value"], [[statement.key, state.shown(statement.key) or "<undefined>"]])
     state.set(statement.key, statement.value)
     return Result()
 

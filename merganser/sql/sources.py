@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +24,8 @@ from merganser.expr.text import parse_predicate
 from merganser.handle.system_table import CatalogTable, SystemTable
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
-from merganser.options.read import SCAN_SNAPSHOT_ID
+from merganser.options.option import Options
+from merganser.options.read import SCAN_SNAPSHOT_ID, SCAN_TAG_NAME, SCAN_TIMESTAMP_MILLIS
 from merganser.options.registry import did_you_mean
 from merganser.rules.starts import starts_given
 from merganser.scan.changes import Changes
@@ -112,7 +114,13 @@ class Sources:
             _check_plain(handle, node, options)
             return handle, {}
         self._references[_place(handle)] += 1
-        return handle, self._travel(node, handle)
+        travel = self._travel(node, handle)
+        if travel and (given := starts_given(Options(options))):
+            raise InvalidInputError(
+                f"cannot read '{handle.name}': its state is given twice, behind AS OF and by "
+                f"'{given[0]}' in the hint. Nothing was read. Keep one."
+            )
+        return (_as_of(handle, travel), {}) if travel and isinstance(handle, SystemTable) else (handle, travel)
 
     def scan(
         self, handle: Any, travel: Mapping[str, Any], columns: Sequence[str] | None, where: Any, limit: int | None
@@ -249,6 +257,23 @@ class Sources:
 def base_of(handle: Any) -> Table:
     """Return the table of a table, view or system table; of a catalog table this one."""
     return handle if isinstance(handle, Table) else handle.base
+
+
+def _as_of(handle: SystemTable, travel: Mapping[str, Any]) -> SystemTable:
+    """Return a system table of an older state.
+
+    Raises:
+        InvalidInputError: the system table describes all snapshots, or what is there now.
+    """
+    if handle.system_name not in OF_ONE_SNAPSHOT:
+        raise InvalidInputError(
+            f"cannot read '{handle.name}' at a version or a time: it does not describe one snapshot. Nothing was read. "
+            f"{', '.join(f'${name}' for name in sorted(OF_ONE_SNAPSHOT))} do. Filter this one with WHERE."
+        )
+    [(kind, value)] = travel.items()
+    option = {"tag": SCAN_TAG_NAME, "snapshot": SCAN_SNAPSHOT_ID, "timestamp": SCAN_TIMESTAMP_MILLIS}[kind]
+    text = str(math.floor(value.timestamp() * 1000) if kind == "timestamp" else value)
+    return replace(handle, base=handle.base.with_options({option.key: text}))
 
 
 def _check_plain(view: View, node: exp.Table, options: Mapping[str, str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, Protocol
 
 from merganser.catalogs.definitions import Function, View
@@ -16,6 +16,7 @@ from merganser.handle.table import Table
 from merganser.options.option import BYTES, DURATION
 from merganser.options.registry import closest, did_you_mean
 from merganser.sql.statements import Name
+from merganser.values import dataclass
 
 DEFAULT_DATABASE: Final = "default"
 DEFAULT_CATALOG: Final = "merganser"
@@ -84,6 +85,10 @@ def _check_value(key: str, value: str) -> None:
         raise InvalidInputError(f"cannot set '{key}' to '{value}'. Give {form}. Nothing was set.") from error
 
 
+TIME_ZONES: Final = (TIME_ZONE, "time.zone", "table.local-time-zone", "spark.sql.session.timeZone")
+"""Names that SET has for the time zone."""
+
+
 @dataclass
 class State:
     """What USE and SET have said.
@@ -113,14 +118,17 @@ class State:
             raise InvalidInputError(f"'{name}' names itself: {chain}. Replace one of them.", table=name)
         return replace(self, database=name.partition(".")[0], reads=(*self.reads, name))
 
+    def shown(self, key: str) -> str | None:
+        """Return the value of an option; None if it is not set."""
+        return self.options.get(TIME_ZONE if key in TIME_ZONES else key)
+
     def set(self, key: str, value: str) -> None:
         """Set an option.
 
         Raises:
             InvalidInputError: a session has no such option.
         """
-        if key == "time.zone" or key in ("spark.sql.session.timeZone", "table.local-time-zone"):
-            key = TIME_ZONE
+        key = TIME_ZONE if key in TIME_ZONES else key
         if not (key in SESSION_OPTIONS or key.startswith((NEW_TABLES, READS)) or "." in key):
             raise InvalidInputError(
                 f"cannot set '{key}': a session has no such option. {did_you_mean(key, SESSION_OPTIONS)}"
@@ -143,7 +151,7 @@ class State:
         if key is None:
             self.options.clear()
         else:
-            self.options.pop(key, None)
+            self.options.pop(TIME_ZONE if key in TIME_ZONES else key, None)
 
     @property
     def zone(self) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 from sqlglot import exp
 
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 Name: TypeAlias = tuple[str, ...]
 """Parts of a dotted name: catalog, database, table; the first ones may be left out."""

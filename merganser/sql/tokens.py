@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NoReturn
 
 from sqlglot.errors import TokenError
@@ -17,6 +16,7 @@ from sqlglot.tokens import Token, TokenType
 from merganser.errors import SqlSyntaxError
 from merganser.expr.text import Dialect
 from merganser.options.registry import closest
+from merganser.values import dataclass
 
 _OPENINGS: Final = re.compile(r"--[^\n]*|/\*|'|\"|`")
 _CLOSINGS: Final = {
@@ -27,6 +27,9 @@ _CLOSINGS: Final = {
 }
 _NAMES: Final = {"'": "string", '"': "string", "`": "quoted name", "/*": "comment"}
 _HINT: Final = re.compile(r"/\*\+.*?\*/", re.DOTALL)
+_BEFORE_TABLES: Final = ("FROM", "JOIN", ",", "(", "INTO", "OVERWRITE", "TABLE", "USING")
+"""Words and signs before a table whose hint is read."""
+_FIRST_WORD: Final = re.compile(r"\s*(\w+)")
 _SHOWN: Final = 120
 """Maximum number of letters of a line that an error shows."""
 _SHOWN_BEFORE: Final = 100
@@ -129,6 +132,36 @@ def _refuse_unclosed(text: str) -> None:
         if closing is None:
             fail(text, opening.start(), f"the {_NAMES[kind]} that begins here is not closed.")
         at = closing.end()
+
+
+def check_hints(piece: Piece) -> None:
+    """Check that each hint is read by somebody: behind SELECT by the engine, behind the name of a table here.
+
+    Raises:
+        SqlSyntaxError: a hint is misspelt, or stands where nobody reads it.
+    """
+    if "/*+" not in piece.source:
+        return
+    tokens = piece.tokens
+    ends = [*(token.start for token in tokens[1:]), piece.end]
+    for i, end in enumerate(ends):
+        found = _HINT.search(piece.text, tokens[i].end + 1, end)
+        if found is None or (tokens[i].token_type not in _QUOTED and tokens[i].text.upper() == "SELECT"):
+            continue
+        first = i
+        while first > 1 and tokens[first - 1].text in (".", "$"):
+            first -= 2
+        before = tokens[first - 1] if first else None
+        reads = before is not None and before.token_type not in _QUOTED and before.text.upper() in _BEFORE_TABLES
+        word = _FIRST_WORD.match(found.group(), 3)
+        at = found.start() + (3 if word is None else word.start(1))
+        if not reads or (first > 1 and tokens[first - 2].text.upper() in ("DELETE", "MERGE")):
+            why = (
+                "no hint is read here. One with options stands behind a table that is read: FROM t /*+ OPTIONS(...) */"
+            )
+            fail(piece.text, at, why)
+        if word is None or word[1].upper() != "OPTIONS":
+            fail(piece.text, at, "expected OPTIONS: a hint behind a table is /*+ OPTIONS('key' = 'value') */")
 
 
 class Cursor:

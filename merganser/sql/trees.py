@@ -85,6 +85,7 @@ class Texts:
             text = self._prepared(start, end, filled=True)[0]
             if not self.takes(text):
                 raise
+            self._check_parameters(start, end)
             return unread(text)
 
     def _query(self, start: int, end: int) -> exp.Expression:
@@ -322,9 +323,7 @@ class Texts:
                 name += "$" + tokens[i + 1].text
                 i += 2
             cursor.at = i
-            hint = cursor.hint()
-            if hint is not None and not hint.strip().upper().startswith("OPTIONS"):
-                hint = None
+            hint = None if name.upper() == "SELECT" else cursor.hint()
             if hint is None and i == first + 1:
                 continue
             out += source[at : token.start]
@@ -335,22 +334,35 @@ class Texts:
             shifts.append((len(out), at))
         return out + source[at:end], shifts
 
+    def _check_parameters(self, start: int, end: int) -> None:
+        """Refuse parameters without a name, and those without a value."""
+        tokens = self._tokens(start, end)
+        for i, token in enumerate(tokens):
+            if token.token_type == TokenType.PLACEHOLDER:
+                why = "a parameter has a name: write :name and pass parameters={'name': ...}."
+                fail(self.piece.text, token.start, why)
+            if opens_parameter(tokens, i) and (name := tokens[i + 1].text) not in self.parameters:
+                fail(self.piece.text, token.start, self._no_value(name))
+
+    def _no_value(self, name: str) -> str:
+        given = ", ".join(sorted(self.parameters)) or "none"
+        return f"no value was given for the parameter :{name} (given: {given})."
+
     def _parameter(self, node: exp.Expression, start: int, end: int) -> exp.Expression:
         name, offset = node.name, start
         for sign, word in itertools.pairwise(self.piece.tokens):
             if start <= sign.start < end and sign.text == ":" and word.text == name:
                 offset = sign.start
                 break
-        if not name:
-            fail(self.piece.text, offset, "a parameter has a name: write :name and pass parameters={'name': ...}.")
+        if name in ("", "?"):
+            self._check_parameters(start, end)
         if _is_name(node):
             why = (
                 f"the parameter :{name} stands for a name here, and parameters stand for values. Write the name itself."
             )
             fail(self.piece.text, offset, why)
         if name not in self.parameters:
-            given = ", ".join(sorted(self.parameters)) or "none"
-            fail(self.piece.text, offset, f"no value was given for the parameter :{name} (given: {given}).")
+            fail(self.piece.text, offset, self._no_value(name))
         return literal(self.parameters[name], name)
 
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
+from merganser.errors import UnsupportedError
 from merganser.schema.types import quoted
 from merganser.sql.dialect import Queries
 
@@ -34,17 +35,19 @@ def unread(text: str) -> Unread:
     """Return a query that is a text."""
     tokens = Queries().tokenize(text)
     own = _common(tokens)
-    found: dict[tuple[str, ...], exp.Table] = {}
+    found: dict[tuple[Any, ...], exp.Table] = {}
     i = 0
     while i < len(tokens):
         listed = _word(tokens, i) in _BEFORE_TABLES
         i += 1
         while listed:
             parts, end = _name(tokens, i)
+            version, end = _version(tokens, end) if parts else (None, end)
             if not parts or (len(parts) == 1 and parts[0].lower() in own):
                 i = max(i, end)
             else:
-                node = found.setdefault(parts, _table(parts))
+                node = found.setdefault((parts, version), _table(parts))
+                node.set("version", version)
                 node.meta.setdefault(_PLACES, []).append((tokens[i].start, tokens[end - 1].end + 1))
                 i = end
             i, listed = _next_in_list(tokens, i) if parts else (i, False)
@@ -64,10 +67,12 @@ def with_tables(query: Unread, known: Sequence[exp.Table], views: Sequence[str])
     common = []
     for node, view in zip(known, views, strict=True):
         parts = [part.name for part in node.parts]
+        version = node.args.get("version")
         twice = [name.lower() for name in names].count(node.name.lower()) > 1
-        name = quoted(".".join(parts) if twice else node.name)
+        whole = ".".join(parts) + (f" {version.name} {version.expression.name}" if version else "")
+        name = quoted(whole if twice else node.name)
         common.append(f"{name} AS (SELECT * FROM {view})")
-        edits += [(start, end, name) for start, end in node.meta[_PLACES] if len(parts) > 1]
+        edits += [(start, end, name) for start, end in node.meta[_PLACES] if len(parts) > 1 or version]
     out, at = "", 0
     if common:
         tokens = Queries().tokenize(text)
@@ -119,6 +124,25 @@ def _name(tokens: Sequence[Token], i: int) -> tuple[tuple[str, ...], int]:
         i += 1
     called = _word(tokens, i) == "("  # a function
     return ((), i) if called else (tuple(parts), i)
+
+
+def _version(tokens: Sequence[Token], i: int) -> tuple[exp.Version | None, int]:
+    """Return the version of a table behind its name, and the place behind it; None if there is none.
+
+    Raises:
+        UnsupportedError: the version is an expression.
+    """
+    word = _word(tokens, i)
+    if word not in ("VERSION", "TIMESTAMP") or (_word(tokens, i + 1), _word(tokens, i + 2)) != ("AS", "OF"):
+        return None, i
+    token = tokens[i + 3] if i + 3 < len(tokens) else None
+    if token is None or token.token_type not in (TokenType.STRING, TokenType.NUMBER):
+        raise UnsupportedError(
+            f"cannot run the query: Spark alone understands it, and then {word} AS OF takes a number or a text, and no "
+            "expression. Nothing was run. Write the value, or write the query with SELECT."
+        )
+    value = exp.Literal(this=token.text, is_string=token.token_type == TokenType.STRING)
+    return exp.Version(this=word, kind="AS OF", expression=value), i + 4
 
 
 def _next_in_list(tokens: Sequence[Token], i: int) -> tuple[int, bool]:

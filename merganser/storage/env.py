@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar, overload
 
@@ -27,6 +27,7 @@ from merganser.storage.cache import Cache
 from merganser.storage.cores import available_cores
 from merganser.storage.protocol import Storage
 from merganser.storage.spill import Spill
+from merganser.values import dataclass
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -7,13 +7,13 @@ others share has to hear of them, under a lock or instead of the store. All else
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 import pyarrow as pa
 
 from merganser.errors import UnsupportedError
 from merganser.storage.protocol import Entries, Sink, Storage
+from merganser.values import dataclass
 
 
 class Guard(Protocol):

@@ -23,7 +23,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import IO, Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -31,6 +31,7 @@ from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.options.catalog import OPTIONS
 from merganser.options.registry import find_catalog_option
 from merganser.storage.retries import Retries
+from merganser.values import dataclass
 
 T = TypeVar("T")
 

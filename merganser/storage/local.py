@@ -21,7 +21,6 @@ import uuid
 import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeVar
 
 import pyarrow as pa
@@ -29,6 +28,7 @@ import pyarrow as pa
 from merganser.errors import AlreadyExistsError, MerganserError, NotFoundError, StorageError, UnsupportedError
 from merganser.storage.protocol import Entries, Entry, no_lock
 from merganser.storage.retries import RACE
+from merganser.values import dataclass
 
 T = TypeVar("T")
 _DELETE_ROUNDS: Final = 100

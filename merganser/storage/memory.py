@@ -11,13 +11,14 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Final
 
 import pyarrow as pa
 
 from merganser.errors import AlreadyExistsError, NotFoundError
 from merganser.storage.protocol import Entries, Entry, no_lock
+from merganser.values import dataclass
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import SplitResult, urlsplit
@@ -32,6 +32,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.options.catalog import OPTIONS
 from merganser.options.registry import find_catalog_option
+from merganser.values import dataclass
 
 Client: TypeAlias = S3Store | GCSStore | AzureStore
 

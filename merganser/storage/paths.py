@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
 from merganser.schema import types as t
 from merganser.schema.blank import is_blank
+from merganser.values import dataclass
 
 _ESCAPED: Final = {chr(c) for c in (*range(0x20), 0x7F)} | set("\"#%'*/:=?\\{}[]^")
 DEFAULT_PARTITION: Final = "__DEFAULT_PARTITION__"

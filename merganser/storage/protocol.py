@@ -18,10 +18,11 @@ A missing file raises NotFoundError, and a failure of the store raises StorageEr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import pyarrow as pa
+
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

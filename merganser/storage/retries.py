@@ -14,9 +14,10 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Protocol, TypeVar
+
+from merganser.values import dataclass
 
 E = TypeVar("E", bound=Exception)
 R = TypeVar("R")

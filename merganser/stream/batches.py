@@ -12,7 +12,7 @@ Semantics: "start modes", "streaming".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -50,6 +50,7 @@ from merganser.stream.line import Line, Needed, check_columns_stay
 from merganser.stream.logged import Heard, LoggedCommit, LoggedPart, logged_turns
 from merganser.stream.starts import start_of
 from merganser.stream.waiting import LOG_BYTES_MAX, Waiting
+from merganser.values import dataclass
 
 _VERSION: Final = 1
 _FILES_TOGETHER: Final = 512

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,7 @@ from merganser.stream.line import Line, check_columns_stay
 from merganser.stream.shown import Shown
 from merganser.stream.starts import start_of
 from merganser.stream.waiting import Waiting
+from merganser.values import dataclass
 
 if TYPE_CHECKING:
     from merganser.log.tail import LogCommit

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from merganser.errors import ConflictError, ExpiredError, FormatError, NotFoundError
@@ -25,6 +24,7 @@ from merganser.scan.scan import check_is_there
 from merganser.scan.source import takes_rows
 from merganser.storage.env import Env
 from merganser.stream.starts import oldest_changes
+from merganser.values import dataclass
 
 _PROBE_EVERY: Final = 16
 """Among so many looks at the hint there is one at the next snapshot itself: a writer may have died before the hint."""

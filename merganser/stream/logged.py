@@ -7,7 +7,6 @@ what the log may have lost by then, to its retention or to the compaction of its
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from merganser.scan.split import What
 from merganser.schema import types as t
 from merganser.schema.table_schema import CHANGE_KIND
 from merganser.storage.protocol import Storage
+from merganser.values import dataclass
 
 if TYPE_CHECKING:
     from merganser.log.tail import LogCommit

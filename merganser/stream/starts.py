@@ -6,7 +6,6 @@ Semantics: "start modes".
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import Final
 
 from merganser.errors import InvalidInputError
@@ -22,6 +21,7 @@ from merganser.scan.source import MadeSince, State
 from merganser.scan.split import What
 from merganser.scan.time_travel import compacted, epoch_ms
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 _log = logging.getLogger(__name__)
 _BATCH_ONLY: Final = ("latest-delta", "incremental")

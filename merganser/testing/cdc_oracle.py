@@ -10,7 +10,6 @@ import binascii
 import contextlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from json import JSONDecodeError, decoder
@@ -19,6 +18,7 @@ from typing import Any, Final, Literal
 from zoneinfo import ZoneInfo
 
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 PLACEHOLDER: Final = "__debezium_unavailable_value"
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")

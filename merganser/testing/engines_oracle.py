@@ -17,11 +17,12 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from merganser.schema import types as t
 from merganser.testing.functions_oracle import NOT_RETRACTING, fold_rows, normal
+from merganser.values import dataclass
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]

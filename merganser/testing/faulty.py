@@ -23,7 +23,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar
 
@@ -32,6 +32,7 @@ import pyarrow as pa
 from merganser.errors import InvalidInputError, MerganserError, StorageError
 from merganser.storage.moving import move_by_copies
 from merganser.storage.protocol import Entries, Sink, Storage
+from merganser.values import dataclass
 
 T = TypeVar("T")
 

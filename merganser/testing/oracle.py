@@ -6,8 +6,10 @@ Read it in one sitting; it is slow on purpose and shares no code with what it ch
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from merganser.values import dataclass
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]

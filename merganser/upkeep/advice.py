@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -26,6 +26,7 @@ from merganser.rules.facts import BUCKETS_MAX
 from merganser.upkeep.expire_snapshots import HeldBack
 from merganser.upkeep.orphans import DAY_MS, Orphan
 from merganser.upkeep.outdated import COMPRESSION, FORMAT, INDEX
+from merganser.values import dataclass
 
 _MB: Final = 1 << 20
 BUCKET_BYTES_MAX: Final = 2048 * _MB

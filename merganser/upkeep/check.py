@@ -20,7 +20,7 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Final
@@ -55,6 +55,7 @@ from merganser.upkeep.check_files import HeldFiles, directory_of, facts
 from merganser.upkeep.check_keys import key_in_two_places
 from merganser.upkeep.findings import Findings, Holder
 from merganser.upkeep.nulls import rows_with_null
+from merganser.values import dataclass
 
 _AHEAD: Final = 64
 """Snapshots whose metadata is read side by side."""

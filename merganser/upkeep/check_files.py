@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 import numpy as np
@@ -33,6 +33,7 @@ from merganser.storage.env import Env
 from merganser.storage.paths import join
 from merganser.storage.protocol import Entries
 from merganser.upkeep.findings import Findings, Holder, code_of
+from merganser.values import dataclass
 
 WINDOW_ROWS: Final = 65_536
 """Rows of a file that are looked at together."""

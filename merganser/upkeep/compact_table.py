@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Final
 
@@ -45,6 +45,7 @@ from merganser.rules.gaps import check_can_write
 from merganser.storage.env import Env
 from merganser.storage.retries import RACE
 from merganser.upkeep.plan_compaction import CompactionRequest, check_partitions, plan_jobs
+from merganser.values import dataclass
 
 RunJobs = Callable[[Sequence[BucketJob]], list[CommitMessage]]
 """Runs jobs side by side and returns what they changed."""

@@ -35,7 +35,7 @@ import contextlib
 import logging
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Final
@@ -59,6 +59,7 @@ from merganser.storage.env import Env
 from merganser.storage.tuning import no_collection
 from merganser.upkeep.needed_files import NeededFiles
 from merganser.upkeep.retention import Retention, changelog_retention, consumers_hold_snapshots, snapshot_retention
+from merganser.values import dataclass
 
 _READ_AHEAD: Final = 256
 """Snapshots that are read side by side to find where to stop."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from merganser.errors import MerganserError, NotFoundError, StorageError, UnsupportedError
 from merganser.lsm.check import Finding
 from merganser.storage.env import Env
+from merganser.values import dataclass
 
 T = TypeVar("T")
 

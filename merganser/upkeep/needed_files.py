@@ -14,7 +14,7 @@ A tag keeps the state of its snapshot and not its changelog, as in the format.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeVar
 
 from merganser.errors import FormatError, InvariantError, NotFoundError
@@ -31,6 +31,7 @@ from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths, join
 from merganser.storage.retries import RACE
 from merganser.storage.tuning import no_collection
+from merganser.values import dataclass
 
 R = TypeVar("R")
 _PATH_BYTES: Final = 150

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from merganser.errors import FormatError, NotFoundError
@@ -32,6 +32,7 @@ from merganser.storage.paths import STAGING, escape, join
 from merganser.storage.protocol import Entry
 from merganser.upkeep.expire_snapshots import remove_empty_directories, remove_files
 from merganser.upkeep.needed_files import NeededFiles
+from merganser.values import dataclass
 
 DAY_MS: Final = 86_400_000
 _TEMPORARY: Final = re.compile(r"\..+\.[0-9a-fA-F-]{36}(?:\.tmp)?|\..+\.tmp")
@@ -143,7 +144,9 @@ class _Look:
         for entry in self._listed(root):
             if entry.is_directory and _STAGED.match(entry.name):
                 yield from self._all_old(join(root, entry.name))
-        for entry in self._listed(join(root, "branch")):
+        branches = self._listed(join(root, "branch"))
+        yield from self._old_of(branches, join(root, "branch"), None)
+        for entry in branches:
             if entry.is_directory and _TEMPORARY.fullmatch(entry.name):
                 yield from self._all_old(join(root, "branch", entry.name))
             elif entry.is_directory:
@@ -193,7 +196,10 @@ class _Look:
         return re.compile(f"(?:{'|'.join(map(re.escape, filter(None, prefixes)))}).+")
 
     def _old(self, directory: str, pattern: re.Pattern[str] | None) -> Iterator[Orphan]:
-        for entry in self._listed(directory):
+        return self._old_of(self._listed(directory), directory, pattern)
+
+    def _old_of(self, entries: list[Entry], directory: str, pattern: re.Pattern[str] | None) -> Iterator[Orphan]:
+        for entry in entries:
             known = _TEMPORARY.fullmatch(entry.name) or (pattern is not None and pattern.fullmatch(entry.name))
             if known and not entry.is_directory and entry.modified_ms < self.older_than_ms:
                 yield Orphan(join(directory, entry.name), entry.size, entry.modified_ms)

@@ -8,7 +8,7 @@ completes each job with the schemas, the files below and the deletion vectors.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -38,6 +38,7 @@ from merganser.scan.plan import partitions_through
 from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.upkeep.outdated import Outdated
+from merganser.values import dataclass
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ Decision 0031.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from merganser.errors import FormatError
 from merganser.meta.changelogs import ChangelogStore
@@ -29,6 +29,7 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.storage.env import Env
 from merganser.upkeep.key_indexes import build_key_indexes
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

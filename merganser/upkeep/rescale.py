@@ -19,7 +19,7 @@ commit and the option, it is finished by the next writer (`upkeep.bucket_option`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count
 from math import gcd
 from typing import Any
@@ -47,6 +47,7 @@ from merganser.storage.retries import RACE
 from merganser.upkeep.bucket_option import set_buckets
 from merganser.upkeep.compact_table import RunJobs, on_threads
 from merganser.upkeep.plan_compaction import CompactionRequest, Planner, check_partitions, fits
+from merganser.values import dataclass
 
 
 def rescale(

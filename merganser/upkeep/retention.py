@@ -6,7 +6,6 @@ Format: "expiration". Semantics: "snapshot, changelog and tag retention".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
 from merganser.errors import InvalidInputError
@@ -14,6 +13,7 @@ from merganser.options import read as r
 from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import Options
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ Format: section "bucketing". The partition is not part of the hash.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -27,6 +26,7 @@ from merganser.meta.layout import Layout, bucket_numbers, parted
 from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
 from merganser.rules.facts import POSTPONE
+from merganser.values import dataclass
 from merganser.write.incoming import Prepared
 from merganser.write.start import Start
 

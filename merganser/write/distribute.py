@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ from merganser.storage.retries import RACE
 from merganser.upkeep.compact_table import RunJobs, compact, on_threads
 from merganser.upkeep.plan_compaction import CompactionRequest, check_partitions, partitions_chosen
 from merganser.upkeep.rescale import check_rescale, rescale
+from merganser.values import dataclass
 from merganser.write.start import Start
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction

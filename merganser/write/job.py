@@ -11,7 +11,7 @@ wrap it and lose its class. Raised is only what another attempt may cure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,7 @@ from merganser.meta.table_def import TableDef
 from merganser.schema import row_kind
 from merganser.schema.table_schema import VALUE_COUNT
 from merganser.storage.env import Env
+from merganser.values import dataclass
 from merganser.write.incoming import Prepared
 from merganser.write.showing import shown_rows
 from merganser.write.start import Start

@@ -10,7 +10,6 @@ Format: section "HASH index".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -25,6 +24,7 @@ from merganser.options import write as w
 from merganser.storage.cache import Cache
 from merganser.storage.env import Env
 from merganser.storage.mapped import Arrays
+from merganser.values import dataclass
 from merganser.write.key_index import ABSENT, KeyIndex, Run, merged
 
 

@@ -11,7 +11,6 @@ Values never change.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy.typing as npt
 from merganser.merge.hashed_keys import KeyHashes
 from merganser.storage.env import Env
 from merganser.storage.mapped import Arrays, memory_of
+from merganser.values import dataclass
 
 ABSENT: Final = -1
 """In place of a number: the key is not known, or it has none any more."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -42,6 +41,7 @@ from merganser.schema import row_kind
 from merganser.storage.cache import Cache
 from merganser.storage.env import Env
 from merganser.storage.mapped import Arrays
+from merganser.values import dataclass
 from merganser.write.buckets import Group, NewKeys, check_directory, partition_groups
 from merganser.write.filling import Filling, in_order
 from merganser.write.incoming import Prepared

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -20,6 +19,7 @@ from merganser.meta.data_file import ADD, DataFile, ManifestEntry
 from merganser.meta.layout import numbers_other_than
 from merganser.meta.live_files import EMPTY, BucketId, LiveFiles
 from merganser.meta.table_def import TableDef
+from merganser.values import dataclass
 
 _BUCKET_STEP: Final = 0x9E3779B97F4A7C15
 """What the keys of neighbouring buckets differ by; odd, and near no small multiple of a power of two."""

@@ -6,8 +6,6 @@ what it replaces is known with its commit. Neither do rows whose changes the tab
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
@@ -15,6 +13,7 @@ from merganser.commit.log import UncommittedRows, uncommitted_rows
 from merganser.errors import StorageError
 from merganser.merge.groups import Positions
 from merganser.storage.env import Env
+from merganser.values import dataclass
 from merganser.write.buckets import partition_groups
 from merganser.write.incoming import Prepared
 from merganser.write.target import WriteTarget

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from merganser.commit.conflict import rows_version
 from merganser.meta.data_file import ADD
@@ -12,6 +12,7 @@ from merganser.meta.layout import Layout
 from merganser.meta.live_files import BucketId
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_state import MetaReader, TableState
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,9 +127,9 @@ def test_a_table_without_a_snapshot_says_so(ui: Serving, page: str) -> None:
 def test_the_rows_of_two_states_are_compared(ui: Serving) -> None:
     page = _page(ui, "shop.orders/diff", **{"from": "2", "to": "4"})
     lines = _texts(page)
-    assert "-D 0x0003ff <i>'& <b>1</b> null" in lines
-    assert "-U 0x0004ff <i>'& <b>1</b> null" in lines
-    assert "+U 0x0004ff <i>'& <b>2</b> null" in lines
+    assert "-D x'0003ff' <i>'& <b>1</b> null" in lines
+    assert "-U x'0004ff' <i>'& <b>1</b> null" in lines
+    assert "+U x'0004ff' <i>'& <b>2</b> null" in lines
     assert sum(line.startswith(("-", "+")) for line in lines) == 19
     assert sum("day=" in line for line in lines) == 2
 

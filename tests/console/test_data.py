@@ -69,7 +69,7 @@ def shown(text: str) -> list[list[str]]:
 
 
 def test_decimals_have_no_exponent_and_a_damaged_tag_hides_no_rows(ui: Serving) -> None:
-    assert shown(page(ui, "tiny")) == [["-0.0000000001", '["0.0000000001", "0.0000000000"]']]
+    assert shown(page(ui, "tiny")) == [["-0.0000000001", "[0.0000000001,0.0000000000]"]]
 
 
 def through(ui: Serving, table: str, **query: Any) -> list[list[list[str]]]:
@@ -110,14 +110,14 @@ def test_values_are_readable_and_cannot_act(ui: Serving) -> None:
     assert "<script>alert" not in text
     assert row[:5] == [
         "0",
-        "<script>alert(1)</script> \u2400\u27e8U+202E\u27e9",
+        "<script>alert(1)</script> \\x00\\u202e",
         "NaN",
         "12.30",
-        "2026-01-02 03:04:05.000",
+        "2026-01-02 03:04:05",
     ]
-    assert row[5].startswith("0x000102")
+    assert row[5].startswith("x'000102")
     assert "1,024 bytes" in row[5]
-    assert row[6] == '[{"sku": "\\"quoted\\"", "n": null}]'
+    assert row[6] == '[{"sku":"\\"quoted\\"","n":null}]'
     assert row[7].endswith("30,000 characters")
     assert len(row[7]) < 100
     whole = ui.ask(html.unescape(re.findall(r'href="([^"]*cell=0\.7[^"]*)"', text)[0]))

@@ -92,10 +92,10 @@ def test_files_are_drawn_over_their_keys_in_lanes_of_runs(ui: Serving, warehouse
     spans = {(level, round(float(x)), round(float(width))) for level, x, width in drawn}
     # distinct bounds: 00 32 3b 96 9b 9f c7, seven steps of a seventh
     assert spans == {("0", 14, 29), ("0", 43, 43), ("0", 57, 14), ("5", 0, 100)}
-    assert "keys 0x32 to 0x3b" in page
+    assert "keys x'32' to x'3b'" in unescape(page)
     lines = _lines(page, "Files of the bucket")
     assert len(lines) == 4
-    assert re.match(r"0 data-\S+ 1 1 1\.\d KB 0x9b 0x9b 220–220 0 2", lines[0]), lines[0]
+    assert re.match(r"0 data-\S+ 1 1 1\.\d KB x'9b' x'9b' 220–220 0 2", lines[0]), lines[0]
     assert "<script>" not in page
 
 

@@ -8,10 +8,13 @@ touched, but for merges: their arguments are DataFrames.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import patch
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
@@ -26,6 +29,8 @@ from tests.everything.values import quoted
 
 OFTEN = 0.8
 """How often a step is said in SQL."""
+ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "Europe/Warsaw")
+_LTZ = re.compile(r"(?<=TIMESTAMP_LTZ ')[^']+")
 Text = str | tuple[str, dict[str, Any]] | None
 """A statement, perhaps with values for its parameters; None: the call has none."""
 
@@ -36,23 +41,52 @@ def name_of(h: History, at: Any) -> str:
     return "db.t" if branch == "main" else f"db.`t$branch_{branch}`"
 
 
-def _where(h: History, at: mg.Table, where: Any) -> str:
-    """Return the condition of a change, sometimes with a subquery, so that it becomes a merge."""
+def in_zone(h: History, text: str) -> str:
+    """Return a statement whose local times, given as UTC, are those of the zone that is set for it."""
+
+    def local(found: re.Match[str]) -> str:
+        moment = datetime.fromisoformat(found[0]).replace(tzinfo=UTC)
+        return str(moment.astimezone(ZoneInfo(h.zone)).replace(tzinfo=None))
+
+    return _LTZ.sub(local, text)
+
+
+def _by_query(h: History) -> bool:
+    """Return whether rows may be changed by a query with the effect of a plain condition."""
     plain = h.model.engine in ("deduplicate", "append") and not h.model.moves and not h.layout.vectors
     option = h.model.options.get
-    plain = plain and "sequence.field" not in h.model.options and option("ignore-delete") != "true"
-    if plain and len(where) % 3 == 0:
-        return f"({where}) AND EXISTS (SELECT 1 FROM {name_of(h, at)})"
-    return str(where)
+    return plain and "sequence.field" not in h.model.options and option("ignore-delete") != "true"
+
+
+def _where(h: History, at: mg.Table, where: str) -> str:
+    """Return the condition of a change, sometimes with a subquery or what queries alone compute."""
+    match len(where) % 5 if _by_query(h) else 0:
+        case 1:
+            return f"({where}) AND EXISTS (SELECT 1 FROM {name_of(h, at)})"
+        case 2:
+            return f"element_at(array({where}), 1)"
+        case 3:
+            return f"({where}) AND (SELECT count(*) FROM {name_of(h, at)}) > 0"
+    return where
+
+
+def _computed(h: History, at: mg.Table, name: str, text: str) -> str:
+    """Return a new value, sometimes as a query or what queries alone compute."""
+    match len(name + text) % 4 if _by_query(h) and text != "NULL" else 0:
+        case 1:
+            return f"(SELECT max({text}) FROM {name_of(h, at)})"
+        case 2:
+            return f"element_at(array({text}, {text}), 2)"
+    return text
 
 
 def _delete(h: History, at: mg.Table, where: Any) -> Text:
-    return f"DELETE FROM {name_of(h, at)} WHERE {_where(h, at, where)}"
+    return in_zone(h, f"DELETE FROM {name_of(h, at)} WHERE {_where(h, at, where)}")
 
 
 def _update(h: History, at: mg.Table, where: Any, sets: dict[str, str]) -> Text:
-    values = ", ".join(f"{quoted(name)} = {text}" for name, text in sets.items())
-    return f"UPDATE {name_of(h, at)} SET {values} WHERE {_where(h, at, where)}"
+    values = ", ".join(f"{quoted(name)} = {_computed(h, at, name, text)}" for name, text in sets.items())
+    return in_zone(h, f"UPDATE {name_of(h, at)} SET {values} WHERE {_where(h, at, where)}")
 
 
 def _write(
@@ -73,7 +107,13 @@ def _write(
             hint = ""
         elif overwrite:
             return None  # a static PARTITION names all partition columns
-    given = {f"v{i}x{j}": v for i, row in enumerate(rows.to_pylist()) for j, v in enumerate(row.values())}
+    zone = ZoneInfo(h.zone) if len(rows) % 2 else None  # local times, or moments
+
+    def shown(value: Any) -> Any:
+        is_moment = zone is not None and isinstance(value, datetime) and value.tzinfo is not None
+        return value.astimezone(zone).replace(tzinfo=None) if is_moment else value
+
+    given = {f"v{i}x{j}": shown(v) for i, row in enumerate(rows.to_pylist()) for j, v in enumerate(row.values())}
     lines = [", ".join(f":v{i}x{j}" for j in range(rows.num_columns)) for i in range(rows.num_rows)]
     values = ", ".join(f"({line})" for line in lines)
     return f"INSERT {into} {name_of(h, at)}{hint} VALUES {values}", given
@@ -175,7 +215,7 @@ def merging(h: History, rows: pa.Table, source: str, on: str, clauses: Any) -> s
         text += f" WHEN MATCHED THEN UPDATE SET {sets}"
     if "others" in clauses.kinds:
         text += f" WHEN NOT MATCHED BY SOURCE AND {clauses.side(clauses.names[0])} THEN DELETE"
-    return text + (" WHEN NOT MATCHED THEN INSERT *" if "insert" in clauses.kinds else "")
+    return in_zone(h, text + (" WHEN NOT MATCHED THEN INSERT *" if "insert" in clauses.kinds else ""))
 
 
 STATEMENTS: dict[tuple[type, str], Callable[..., Text]] = {
@@ -193,7 +233,7 @@ def said(h: History, rng: random.Random) -> Iterator[None]:
     if rng.random() > OFTEN:
         yield
         return
-    running, (session, _) = False, h.querying(rng)
+    running, (session, _), h.zone = False, h.querying(rng), rng.choice(ZONES)
 
     def instead(real: Callable[..., Any], text_of: Callable[..., Text]) -> Callable[..., Any]:
         def call(at: Any, *arguments: Any, **named: Any) -> Any:
@@ -207,7 +247,7 @@ def said(h: History, rng: random.Random) -> Iterator[None]:
             running = True
             try:
                 h.compared["statements"] += 1
-                snapshot = session.execute(statement, given).snapshot
+                snapshot = executed(h, session, statement, given)
             finally:
                 running = False
             if real.__name__ != "alter":
@@ -224,7 +264,23 @@ def said(h: History, rng: random.Random) -> Iterator[None]:
         try:
             yield
         finally:
-            h.says_sql = False
+            h.says_sql, h.zone = False, "UTC"
+
+
+@contextmanager
+def zoned(h: History, session: Session) -> Iterator[None]:
+    """Set the zone that is drawn."""
+    session.execute(f"SET 'timezone' = '{h.zone}'")
+    try:
+        yield
+    finally:
+        session.execute("SET 'timezone' = 'UTC'")
+
+
+def executed(h: History, session: Session, statement: str, given: Any = None) -> Any:
+    """Run a statement in the zone that is drawn; return its snapshot."""
+    with zoned(h, session):
+        return session.execute(statement, given).snapshot
 
 
 def _is_own(h: History, at: Any) -> bool:
@@ -239,6 +295,8 @@ def selected(h: History, rng: random.Random) -> None:
     """Compare what queries give with the model: rows by a filter, a state of the past, and what there is of it."""
     name, (session, tells) = name_of(h, h.table), h.querying(rng)
     text, holds, used = h.drawn_filter(rng)
+    h.zone = rng.choice(ZONES)
+    text = in_zone(h, text)
     if not all(tells(f) for f in h.line.fields if f.name in used):
         return
     visible = h.model.visible()
@@ -262,13 +320,14 @@ def selected(h: History, rng: random.Random) -> None:
         asked.append((f"{made}; SELECT * FROM db.`a view` WHERE {text}", asked[0][1], fields))
     for query, rows, fields in asked:
         try:
-            found = _rows(session, query)
+            found = _rows(h, session, query)
         except UnsupportedError:
             continue
         h.same_rows(query, found, rows, fields)
         h.compared["queries"] += 1
+    both = f"SELECT count(*) AS n, (SELECT count(*) FROM {name} WHERE {text}) AS m FROM {name}"
     try:
-        counted = _rows(session, f"SELECT count(*) AS n, (SELECT count(*) FROM {name} WHERE {text}) AS m FROM {name}")
+        counted = _rows(h, session, both)
     except UnsupportedError:
         return
     wanted = {"n": len(visible), "m": len(asked[0][1])}
@@ -276,8 +335,14 @@ def selected(h: History, rng: random.Random) -> None:
         raise DifferenceError("count", f"{name} where {text}: {counted}, expected {wanted}")
 
 
-def _rows(session: Session, query: str) -> list[dict[str, Any]]:
-    """Return the rows of a query, of either engine."""
-    found: Any = session.sql(query)
-    rows: list[dict[str, Any]] = (found if isinstance(found, pa.Table) else found.toArrow()).to_pylist()
-    return rows
+def _rows(h: History, session: Session, query: str) -> list[dict[str, Any]]:
+    """Return the rows of a query in the zone that is drawn, of either engine."""
+    with zoned(h, session):
+        found: Any = session.sql(query)
+        rows: pa.Table = found if isinstance(found, pa.Table) else found.toArrow()
+    kinds = [_in_utc(kind) for kind in rows.schema.types]
+    return rows.cast(pa.schema(list(zip(rows.column_names, kinds, strict=True)))).to_pylist()  # type: ignore[no-any-return]
+
+
+def _in_utc(kind: pa.DataType) -> pa.DataType:
+    return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.schema import types as t
@@ -257,6 +258,8 @@ def literal(f: t.Field, rng: random.Random) -> tuple[str, Any] | None:
             return f"DATE '{value}'", value
         case t.Timestamp(precision=digits) if digits in (3, 6):
             return f"TIMESTAMP '{value}'", value
+        case t.LocalZonedTimestamp(precision=digits) if digits in (3, 6):
+            return f"TIMESTAMP_LTZ '{value.replace(tzinfo=None)}'", value.replace(tzinfo=ZoneInfo("UTC"))  # as Arrow
     return None
 
 
@@ -265,7 +268,11 @@ def update(h: History, rng: random.Random) -> None:
     """Update rows by a filter."""
     model = h.model
     text, holds, _ = h.drawn_filter(rng)
-    fields = rng.sample(settable(h), min(rng.choice([1, 1, 2]), len(settable(h))))
+    fields = settable(h)
+    moments = [f for f in fields if isinstance(f.type, t.LocalZonedTimestamp)]
+    fields = rng.sample(fields, min(rng.choice([1, 1, 2]), len(fields)))
+    if moments and h.zone != "UTC" and rng.random() < 0.7:
+        fields = list({f.name: f for f in [*fields, rng.choice(moments)]}.values())
     drawn = {f.name: found for f in fields if (found := literal(f, rng))}
     if not drawn:
         raise SkippedError

@@ -90,7 +90,7 @@ class History:
         self.names = iter(f"n{i}" for i in range(10_000))
         self.log: list[str] = []
         self.compared: Counter[str] = Counter()
-        self.says_sql = False
+        self.says_sql, self.zone = False, "UTC"
         in_memory = spark is None and random.Random(f"{seed} storage").random() < 0.8
         self.storage = memory_with({}, f"everything-{next(_numbers)}") if in_memory else None
         self.catalog = self._catalog()
@@ -321,7 +321,7 @@ class History:
             self.catalog.create_database("rows", if_not_exists=True)
             self.catalog.create_table("rows.given", rows.schema).write(rows)
             try:
-                return self.catalog.session().execute(text).snapshot
+                return by_sql.executed(self, self.catalog.session(), text)
             finally:
                 self.catalog.drop_table("rows.given")
 

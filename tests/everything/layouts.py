@@ -140,8 +140,10 @@ def _columns(layout: Layout, rng: random.Random) -> None:
     drawn = layout.drawn
     if drawn.engine in ("counting", "aggregation"):
         return
-    for i in range(rng.randrange(4)):
-        kind = rng.choice([kind for kind in KINDS if not layout.spark or kind not in _NOT_OF_SPARK])
+    drawn_kinds = [rng.choice([k for k in KINDS if layout.takes(k)]) for _ in range(rng.randrange(4))]
+    if rng.random() < 0.3:  # the only type whose values depend on the zone of a session
+        drawn_kinds.append(f"TIMESTAMP({rng.choice([3, 6])}) WITH LOCAL TIME ZONE")
+    for i, kind in enumerate(drawn_kinds):
         parsed = parse_type(kind)
         drawn.add(f"x{i}", kind, lambda rng, parsed=parsed: draw(parsed, rng, far=layout.far))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from merganser.console.cells import texts_of
+from merganser.codec.display import display_texts
 from merganser.scan.key_history import BOUND, KeyHistory, Version, key_condition, key_history
 from merganser.scan.row_pages import Place, read_page
 from tests.everything.model import image
@@ -49,7 +49,7 @@ def _key(h: Any, rng: random.Random) -> None:
     schema = table.read().schema
     texts: dict[int, str] = {}
     for name in names:
-        [text] = texts_of(pa.chunked_array([pa.array([chosen[name]], schema.field(name).type)]))
+        [text] = display_texts(pa.array([chosen[name]], schema.field(name).type)).to_pylist()
         if text is None:  # of a partition: the form has no text for null
             return
         texts[table.definition.schema.field(name).id] = text

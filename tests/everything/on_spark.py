@@ -134,7 +134,7 @@ class SparkHistory(History):
                 return clauses.of(ms.merge(self.spark, self.table, rows, on, alias=clauses.alias)).execute()
             self.compared["merges in SQL on Spark"] += 1
             rows.createOrReplaceTempView("rows_given")
-            return ms.session(self.spark, self.catalog).execute(text).snapshot
+            return by_sql.executed(self, ms.session(self.spark, self.catalog), text)
 
         done(call)
 

@@ -224,6 +224,12 @@ def filters_of(name: str, kind: t.DataType) -> list[tuple[str, Callable[[Row], b
             found += [
                 test("<= TIMESTAMP '2024-02-29 12:30:01'", given(lambda v: v <= datetime(2024, 2, 29, 12, 30, 1)))
             ]
+        case t.LocalZonedTimestamp():
+            least = datetime(2024, 2, 29, 12, 30, 1, tzinfo=UTC)
+            found += [
+                test("< TIMESTAMP_LTZ '2024-02-29 12:30:01'", given(lambda v: v < least)),
+                test("= TIMESTAMP_LTZ '2024-02-29 12:30:01'", given(lambda v: v == least)),
+            ]
         case t.Boolean():
             found += [test("= true", given(lambda v: v))]
     return found

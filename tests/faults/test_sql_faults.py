@@ -27,7 +27,13 @@ _STATEMENTS = {
         "WHEN MATCHED THEN UPDATE SET a = s.a * 10 WHEN NOT MATCHED THEN INSERT (k, a) VALUES (s.k, s.a)",
     ),
     "script": _SCRIPT,
+    "places": (
+        "UPDATE db.p SET a = (SELECT max(q.a) FROM db.p AS q) + k WHERE k IN (SELECT k FROM db.p WHERE a > 0)",
+        "DELETE FROM db.p WHERE element_at(array(k), 1) = 2 OR a = (SELECT min(a) FROM db.p)",
+    ),
 }
+_TABLES = {"places": "db.p"}
+"""Tables of statements that do not change `db.t`."""
 
 
 def _base() -> dict[str, bytes]:
@@ -35,7 +41,9 @@ def _base() -> dict[str, bytes]:
     catalog.create_database("db")
     catalog.sql(
         "CREATE TABLE db.t (k INT, a INT, PRIMARY KEY (k) NOT ENFORCED) WITH ('bucket' = '1');"
-        "INSERT INTO db.t VALUES (0, 0), (1, 1), (2, 2), (3, 3)"
+        "INSERT INTO db.t VALUES (0, 0), (1, 1), (2, 2), (3, 3);"
+        "CREATE TABLE db.p (k INT, a INT);"
+        "INSERT INTO db.p VALUES (0, 0), (1, 1), (2, 2), (2, 2); INSERT INTO db.p VALUES (3, 3), (2, 2)"
     )
     return contents(catalog.env.storage)
 
@@ -47,16 +55,16 @@ def _rows(storage: Storage, table: str = "db.t") -> list[tuple[Any, ...]]:
 @pytest.mark.campaign(1 / 3)
 @pytest.mark.parametrize("kind", _STATEMENTS)
 def test_a_statement_is_all_or_nothing_whichever_call_goes_wrong(kind: str) -> None:
-    files, texts = _base(), _STATEMENTS[kind]
+    files, texts, table = _base(), _STATEMENTS[kind], _TABLES.get(kind, "db.t")
     states = []
     for count in range(len(texts) + 1):
         storage = memory_with(files, f"sql-faults-{next(_names)}")
         catalog_over(storage).sql(";".join(texts[:count]) or "SELECT 1")
-        states.append(_rows(storage))
+        states.append(_rows(storage, table))
     assert len({repr(state) for state in states}) == len(states)
 
     def check(storage: Storage, outcome: Outcome[None]) -> None:
-        found = _rows(storage)
+        found = _rows(storage, table)
         assert found in states
         if outcome.error is None:
             assert found == states[-1]
@@ -64,9 +72,9 @@ def test_a_statement_is_all_or_nothing_whichever_call_goes_wrong(kind: str) -> N
             assert found != states[-1], f"{outcome.error!r} was raised, and the commit is there"
         left = texts[states.index(found) :]
         catalog_over(storage).sql(";".join(left) or "SELECT 1")
-        assert _rows(storage) == states[-1]
+        assert _rows(storage, table) == states[-1]
         if isinstance(outcome.error, Stopped):
-            assert [found for found in catalog_over(storage).table("db.t").check() if found.is_fault] == []
+            assert [found for found in catalog_over(storage).table(table).check() if found.is_fault] == []
 
     name = f"sql-faults-{next(_names)}"
     runs = run_some(

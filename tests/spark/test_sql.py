@@ -14,6 +14,7 @@ import merganser as mg
 from merganser.errors import (
     ExpiredError,
     InvalidInputError,
+    MerganserError,
     NotFoundError,
     SqlSyntaxError,
     UnsupportedError,
@@ -446,9 +447,13 @@ def test_streams(spark: SparkSession, session: Any, tmp_path: Path) -> None:
 
 def test_errors_have_the_words_of_spark_and_the_nearest_name(session: Any) -> None:
     session.sql("CREATE TABLE t (id INT, amount INT, at TIMESTAMP(9))")
-    with pytest.raises(InvalidInputError, match=r"`amont` cannot be resolved\. Did you mean 'amount'\?$"):
+    with pytest.raises(
+        InvalidInputError, match=r"`amont` cannot be resolved\. Did you mean 'amount'\?\nline 1, column"
+    ):
         session.sql("SELECT amont FROM t")
-    with pytest.raises(InvalidInputError, match=r"there is no function 'coutn'\. Did you mean 'count'\?$"):
+    with pytest.raises(
+        InvalidInputError, match=r"there is no function 'coutn'\. Did you mean 'count'\?\nline 1, column"
+    ):
         session.sql("SELECT coutn(id) FROM t")
     with pytest.raises(InvalidInputError, match=r"(?i)division by zero"):
         session.sql("INSERT INTO t SELECT 1, 1 DIV 0, NULL")
@@ -582,6 +587,53 @@ def test_queries_that_spark_alone_understands(
     assert rows(session.sql("TABLE e |> SELECT k")) == [(11,), (12,), (13,), (2,), (3,), (77,)]
 
 
+def test_a_query_that_only_spark_understands_reads_versions(session: Any) -> None:
+    session.sql("CREATE TABLE t (id INT); INSERT INTO t VALUES (1)")
+    session.sql("INSERT INTO t VALUES (2); CALL sys.create_tag('t', 'first', 1)")
+    for travel in ("VERSION AS OF 1", "VERSION AS OF 'first'", "FOR SYSTEM_VERSION AS OF 1", "FOR VERSION AS OF 1"):
+        assert rows(session.sql(f"FROM shop.t {travel} |> SELECT t.id")) == [(1,)], travel
+    assert rows(session.sql("FROM t TIMESTAMP AS OF '2999-01-01 00:00:00' |> SELECT id")) == [(1,), (2,)]
+    beside = "FROM t AS new |> LEFT JOIN t VERSION AS OF 1 AS old ON old.id = new.id |> SELECT new.id, old.id"
+    assert rows(session.sql(beside)) == [(1, 1), (2, None)]
+    with pytest.raises(NotFoundError, match="no snapshot 9"):
+        session.sql("FROM t VERSION AS OF 9 |> SELECT id")
+    with pytest.raises(UnsupportedError, match="TIMESTAMP AS OF takes a number or a text, and no expression"):
+        session.sql("FROM t TIMESTAMP AS OF current_timestamp() |> SELECT id")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("SELECT id,\n nope FROM t", r"`nope` cannot be resolved.*\nline 2, column 2:"),
+        ("SELECT a.nope, b.id FROM t a, t b", r"cannot be resolved.*\nline 1, column 8:"),
+        ("SELECT nope(id) FROM t", r"there is no function 'nope'\.\nline 1, column 8:"),
+        ("SELECT id FROM nothing", r"\nline 1, column 16:"),
+        ("FROM nothing |> LIMIT 1", r"\nline 1, column 6:"),
+        ("INSERT INTO t SELECT nope FROM t", r"\nline 1, column 22:"),
+        ("UPDATE t SET id = (SELECT max(nope) FROM t)", r"\nline 1, column 31:"),
+        ("SELECT ?", r"line 1, column 8: a parameter has a name"),
+        ("SELECT :n", r"line 1, column 8: no value was given for the parameter :n"),
+        ("FROM t |> WHERE id = :n", r"line 1, column 22: no value was given for the parameter :n"),
+    ],
+)
+def test_errors_have_the_place_of_a_name(session: Any, text: str, why: str) -> None:
+    session.sql("CREATE TABLE t (id INT)")
+    with pytest.raises(MerganserError, match=why):
+        session.sql(text)
+
+
+def test_set_shows_options_of_spark(spark: SparkSession, session: Any) -> None:
+    def shown(key: str) -> str:
+        return str(session.sql(f"SET {key}").collect()[0].value)
+
+    assert shown("spark.sql.shuffle.partitions") == spark.conf.get("spark.sql.shuffle.partitions")
+    assert shown("spark.sql.ansi.enabled") == "true"  # the default
+    assert shown("spark.sql.session.timeZone") == shown("timezone") == spark.conf.get("spark.sql.session.timeZone")
+    assert shown("spark.nothing") == shown("sql.timeout") == "<undefined>"
+    session.sql("SET 'time.zone' = 'Europe/Oslo'")
+    assert shown("timezone") == "Europe/Oslo"
+
+
 def test_a_query_that_nobody_understands_stops_all_statements(session: Any) -> None:
     for text in ("SELECT k FRM e", "FROM e |> WEHRE k > 1", "SELECT (1"):
         with pytest.raises(SqlSyntaxError, match="cannot parse the statement at line 2, column"):
@@ -677,3 +729,10 @@ def test_merges_compute_what_looks_at_the_source_alone_as_select_does(
         "WHEN NOT MATCHED AND left(s, 1) = 'y' THEN INSERT (k, s) VALUES (k, lpad(s, 4, '-'))"
     )
     assert rows(session.sql("SELECT * FROM t")) == [(1, "zz", 6), (2, "xyz", 6), (8, "--yy", None)]
+
+
+def test_inserts_cut_times_to_what_columns_store(session: Any) -> None:
+    session.sql("CREATE TABLE clocks (a TIME(6), b TIME(0), c ARRAY<TIME(6)>)")
+    session.sql("INSERT INTO clocks VALUES (TIME '01:02:03.000456', TIME '01:02:03.5', array(TIME '01:02:03.000456'))")
+    found = session.sql("SELECT CAST(a AS STRING), CAST(b AS STRING), CAST(c[0] AS STRING) FROM clocks").collect()
+    assert [tuple(row) for row in found] == [("01:02:03", "01:02:03", "01:02:03")]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 LAYERS: Final[tuple[tuple[str, ...], ...]] = (
-    ("errors",),
+    ("errors", "values"),
     ("options.option",),
     ("options.write", "options.read", "options.upkeep", "options.kept", "options.catalog", "options.secrets"),
     ("options.registry",),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +41,18 @@ def test_the_prompt_of_the_shell_waits_for_nothing_heavy() -> None:
 def test_a_query_without_tables_does_not_load_frames() -> None:
     loaded = _loaded_by("import merganser as mg; mg.catalog('unused').sql('SELECT 1')")
     assert not {"pandas", "polars"} & set(loaded)
+
+
+def test_commands_do_not_load_pandas(tmp_path: Path) -> None:
+    """Arrow imports pandas with the first array that it makes of values, if it finds it."""
+    catalog = merganser.catalog(tmp_path)
+    catalog.create_database("shop")
+    catalog.create_table("shop.orders", {"id": "INT"}).write([{"id": 17}])
+    command = [sys.executable, "-X", "importtime", "-m", "merganser", "read", "shop.orders", "-w", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "17" in done.stdout
+    assert re.search(r"\| +pyarrow$", done.stderr, re.MULTILINE)
+    assert not re.search(r"\| +pandas$", done.stderr, re.MULTILINE)
 
 
 def test_help_is_there_in_a_moment() -> None:

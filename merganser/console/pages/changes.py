@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
+from merganser.codec.display import display_texts
 from merganser.console import cells, html
 from merganser.console.page import Asked, News, Page
 from merganser.console.pages.data import history_address
@@ -21,6 +21,7 @@ from merganser.options import write as w
 from merganser.scan.changes import Changes
 from merganser.scan.scan import check_is_there
 from merganser.schema.table_schema import CHANGE_KIND
+from merganser.values import dataclass
 
 ROWS_MAX: Final = 200
 """Maximum number of rows that are shown of one commit, and of the latest commits together."""
@@ -244,7 +245,8 @@ def _lines(table: Table, rows: pa.RecordBatch, wanted: Asking, key: list[str]) -
     whole = pa.Table.from_batches([rows])
     kinds = whole.column(CHANGE_KIND.name).to_pylist()
     shown = cells.cells_of(whole.select(list(wanted.columns)))
-    texts = list(zip(*(cells.texts_of(whole.column(name)) for name in key), strict=True)) or [()] * len(kinds)
+    keys = [display_texts(whole.column(name)).to_pylist() for name in key]
+    texts = list(zip(*keys, strict=True)) or [()] * len(kinds)
     return [
         Line(kind, _MARKS.get(kind, "soft"), one, history_address(table.name, key, text) if key else None)
         for kind, one, text in zip(kinds, shown, texts, strict=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -15,6 +14,7 @@ from merganser.console.page import Asked, Page, Paged, paged
 from merganser.meta.refs import MAIN
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.progress.sizes import size_text
+from merganser.values import dataclass
 
 _DRAWN: Final = 200
 _ROWS_MAX: Final = 150

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import pyarrow as pa
 
+from merganser.codec.display import display_texts, is_binary
 from merganser.console import cells
 from merganser.console.history import Line as Past
 from merganser.console.page import PER_PAGE, Asked, Page
@@ -25,6 +26,7 @@ from merganser.scan.scan import Scan
 from merganser.scan.source import State
 from merganser.schema import types as t
 from merganser.serve.answers import Answer
+from merganser.values import dataclass
 
 SECONDS: Final = 8.0
 """How long one request reads rows. What was found until then is shown."""
@@ -223,7 +225,7 @@ def _lines(table: Table, rows: pa.Table, columns: Sequence[t.Field]) -> list[Lin
     key = [name for name in table.definition.row_key if name in rows.column_names] if table.primary_key else []
     if not key:
         return [Line(each, None) for each in shown]
-    texts = zip(*(cells.texts_of(rows.column(name)) for name in key), strict=True)
+    texts = zip(*(display_texts(rows.column(name)).to_pylist() for name in key), strict=True)
     return [Line(each, history_address(table.name, key, text)) for each, text in zip(shown, texts, strict=True)]
 
 
@@ -244,12 +246,12 @@ def _whole(asked: Asked, page: RowPage | None, errors: Mapping[str, str]) -> Ans
         raise NotFoundError("the page has no such value.")
     one = page.rows.column(column).slice(row, 1)
     headers = {"content-disposition": "inline"}
-    if cells.is_binary(one.type):
+    if is_binary(one.type):
         [value] = one.to_pylist()
         body, kind = value or b"", "application/octet-stream"
         headers = {"content-disposition": 'attachment; filename="value.bin"'}
     else:
-        [text] = cells.texts_of(one)
+        [text] = display_texts(one).to_pylist()
         body, kind = ("" if text is None else text).encode(), "text/plain; charset=utf-8"
     if len(body) > _FAR_BYTES_MAX:
         raise UnsupportedError(f"the value has {len(body):,} bytes, and the console shows {_FAR_BYTES_MAX:,} at most.")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import pyarrow as pa
 
-from merganser.console.cells import brief_texts, texts_of
+from merganser.codec.display import display_texts
+from merganser.console.cells import brief_texts
 from merganser.console.history import Line, Step, step_of
 from merganser.console.page import Asked, Page, paged
 from merganser.console.schemas import column_changes, option_changes
@@ -24,6 +24,7 @@ from merganser.meta.table_state import MetaReader
 from merganser.progress.sizes import size_text
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.cache import weight_of
+from merganser.values import dataclass
 
 T = TypeVar("T")
 
@@ -228,7 +229,8 @@ def _rows(line: Line, before: Snapshot | None, after: Snapshot, whole: Step) -> 
     kind, *columns = table.column_names
     shown = columns[:_COLUMNS_MAX]
     kinds = table.column(kind).to_pylist()
-    texts, briefs = ([of(table.column(name)) for name in shown] for of in (texts_of, brief_texts))
+    texts = [display_texts(table.column(name)).to_pylist() for name in shown]
+    briefs = [brief_texts(table.column(name)) for name in shown]
     rows = []
     for i, mark in enumerate(kinds[:_ROWS]):
         other = _partner(kinds, i)

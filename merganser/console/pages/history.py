@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from merganser.handle.table import Table
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.scan.key_history import KeyHistory, Step, Version, changed_columns, key_condition, key_history
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 SECONDS: Final = 6.0
 """How long one request looks for older commits."""

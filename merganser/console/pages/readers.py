@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.shards.followers import Follower
 from merganser.upkeep.expire_snapshots import HeldBack, held_back
+from merganser.values import dataclass
 
 _SECONDS_HELD_HOLDS: Final = 10
 """Seconds for which the answer to what consumers keep is used again. Finding it reads the lists of these snapshots."""

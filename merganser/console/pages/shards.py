@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from merganser.console.page import Asked, Page
@@ -11,6 +10,7 @@ from merganser.console.pages.readers import followers_of
 from merganser.meta.shard_stream import stream_of
 from merganser.shards.followers import Follower
 from merganser.shards.verbs import Shard
+from merganser.values import dataclass
 
 SHARDS_MAX: Final = 100
 """Maximum number of shards on a page."""

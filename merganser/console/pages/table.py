@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Final
@@ -22,6 +22,7 @@ from merganser.options import write as w
 from merganser.options.registry import find_option
 from merganser.options.secrets import shown
 from merganser.schema.table_schema import TableSchema
+from merganser.values import dataclass
 
 _SORTS: Final = {
     "partition": "partition",

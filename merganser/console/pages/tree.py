@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -30,6 +29,7 @@ from merganser.options.option import Options
 from merganser.progress.sizes import size_text
 from merganser.storage.cache import weight_of
 from merganser.upkeep.plan_compaction import CompactionRequest, plan_jobs
+from merganser.values import dataclass
 
 _PER_PAGE: Final = 50
 _LISTED: Final = 300

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from merganser.console.page import Asked, Page
@@ -12,6 +11,7 @@ from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_state import MetaReader
 from merganser.progress.sizes import size_text
+from merganser.values import dataclass
 
 Form = Mapping[str, str]
 

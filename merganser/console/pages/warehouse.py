@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import quote
@@ -17,6 +16,7 @@ from merganser.handle.table import Table
 from merganser.meta.table_state import MetaReader
 from merganser.progress.sizes import size_text
 from merganser.serve import answers
+from merganser.values import dataclass
 
 _FIGURES_MAX: Final = 100
 _SECONDS_ADVICE_HOLDS: Final = 60

@@ -5,7 +5,7 @@ A retracted element takes away one equal element: of several the first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -16,6 +16,7 @@ from merganser.merge.functions.function import LateRows, Traits, image, retracti
 from merganser.merge.functions.segments import any_of, empty
 from merganser.merge.groups import Groups, Positions
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

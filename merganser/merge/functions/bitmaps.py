@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from merganser.merge.functions.function import LateRows, Traits, refuse
 from merganser.merge.functions.unions import union
 from merganser.merge.groups import Groups
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +11,7 @@ from merganser.merge.functions.function import LateRows, Traits, refuse_retracti
 from merganser.merge.functions.segments import any_of, empty, validity, whole
 from merganser.merge.groups import Groups
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

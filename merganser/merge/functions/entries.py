@@ -8,7 +8,6 @@ follow upon each other like versions of a row; the first that lives gives the pl
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -20,6 +19,7 @@ from merganser.merge.functions.function import retracting
 from merganser.merge.functions.segments import taken, validity, whole
 from merganser.merge.groups import Groups, Mask, Positions
 from merganser.merge.keys import sorted_positions
+from merganser.values import dataclass
 
 KEY: Final = "key"
 VALUE: Final = "value"

@@ -6,7 +6,6 @@ time: only groups whose candidates agree so far look at the next eight.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +17,7 @@ from merganser.merge.functions.segments import Values, any_of, array_of, empty, 
 from merganser.merge.groups import Groups, Mask, Positions
 from merganser.schema import types as t
 from merganser.schema.spans import spans
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

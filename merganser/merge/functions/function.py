@@ -8,7 +8,6 @@ sum, the total of the retracted values; for a collection, the retracted elements
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar, NoReturn, Protocol
 
@@ -20,6 +19,7 @@ from merganser.errors import InvalidInputError
 from merganser.merge.functions.segments import any_of, taken, validity
 from merganser.merge.groups import Groups, Mask, Positions
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 
 class LateRows(Enum):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +13,7 @@ from merganser.merge.functions.function import LateRows, Traits, image, refuse_r
 from merganser.merge.functions.segments import empty, taken, validity
 from merganser.merge.groups import Groups, Mask, Positions
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ its key, which stays where the key was first seen. Null elements are ignored.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -20,6 +19,7 @@ from merganser.merge.functions.function import LateRows, Traits, image, refuse, 
 from merganser.merge.functions.segments import any_of, empty, taken, validity
 from merganser.merge.groups import Groups, Mask, Positions
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

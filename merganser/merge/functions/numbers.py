@@ -8,7 +8,6 @@ Floats are folded strictly left to right, in their own width.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, ClassVar, NoReturn
 
@@ -30,6 +29,7 @@ from merganser.merge.functions.segments import (
 )
 from merganser.merge.groups import Groups, Mask
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 _EXACT_BELOW = 2.0**62
 """Float sums of magnitudes below this prove that the integer sum fits 64 bits, whatever they lost in rounding."""

@@ -6,7 +6,6 @@ The library is an extra, and loaded by the first column that needs it.
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from merganser.merge.functions.function import LateRows, Traits, refuse
 from merganser.merge.functions.unions import union
 from merganser.merge.groups import Groups
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 _THETA_LG_K: Final = 12
 """Binary logarithm of the most values that a union of theta sketches keeps: the default of the JVM's library."""

@@ -7,7 +7,6 @@ delimiter, and tokens that are blank or there already add nothing.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
@@ -22,6 +21,7 @@ from merganser.merge.keys import sorted_positions
 from merganser.schema import types as t
 from merganser.schema.blank import BLANKS
 from merganser.schema.spans import spans
+from merganser.values import dataclass
 
 _BLANK: Final = rf"\A[{re.escape(''.join(sorted(BLANKS)))}]*\z"
 

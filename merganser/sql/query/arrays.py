@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from merganser.errors import InvalidInputError, UnsupportedError
@@ -11,6 +10,7 @@ from merganser.schema import types as t
 from merganser.sql.query.casts import cast, to
 from merganser.sql.query.functions import Function, common_elements, element_of, refuse_nested, row_of, taken
 from merganser.sql.query.kinds import Interval, Value, common, duck, is_null, quoted, same
+from merganser.values import dataclass
 
 
 def _pair(values: Sequence[Value], what: str) -> tuple[t.DataType, str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from sqlglot import exp
@@ -25,6 +25,7 @@ from merganser.sql.query.json_functions import json_tuple
 from merganser.sql.query.kinds import Value, common, duck, is_null, quoted, same
 from merganser.sql.query.scope import Relation, Scope, inside
 from merganser.sql.trees import MARK
+from merganser.values import dataclass
 
 Columns = Sequence[tuple[str, t.DataType]]
 Resolve = Callable[[exp.Table], Source | Stored]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from merganser.expr.build import conjunction
 from merganser.expr.predicate import Predicate
 from merganser.expr.setting import Setting
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 
 @dataclass(frozen=True)

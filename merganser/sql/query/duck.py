@@ -7,9 +7,12 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
+from contextlib import suppress
+from dataclasses import field
 from functools import cache
+from queue import SimpleQueue
 from typing import Any, Final
 
 import duckdb
@@ -26,6 +29,7 @@ from merganser.sql.query.json_functions import JSON_MACROS
 from merganser.sql.query.kinds import ON_SPARK, Interval, is_fine
 from merganser.sql.query.texts import macros
 from merganser.sql.query.views import Views
+from merganser.values import dataclass
 
 _BATCH: Final = 65_536
 _CANDIDATES: Final = re.compile(r"\n.*", re.DOTALL)
@@ -39,6 +43,9 @@ _TOO_LARGE: Final = re.compile(r"Overflow in \w+ of (?:INT128|HUGEINT|DECIMAL)\b
 """Messages that show the digits of a DECIMAL, or a step of a computation, in place of the value."""
 _NAMES: Final = {"INT8": "TINYINT", "INT16": "SMALLINT", "INT32": "INT", "INT64": "BIGINT"}
 _TYPES: Final = re.compile(rf"(?<=\btype )({'|'.join(_NAMES)})\b")
+
+_INTERRUPT_SECONDS: Final = 0.05
+"""Seconds between two interrupts of a query that is to stop: DuckDB forgets one that comes between two of its steps."""
 
 _OPEN = threading.Lock()
 _OF_FILES: Final = (duckdb.IOException, duckdb.InvalidInputException)
@@ -102,6 +109,53 @@ class Limits:
 NO_LIMITS: Final = Limits()
 
 
+@dataclass
+class Running:
+    """The query that runs, if there is one; `stop`, called from another thread, ends it.
+
+    Attributes:
+        stopped: is done when the query is to end.
+    """
+
+    stopped: Future[None] | None = None
+
+    def stop(self) -> None:
+        """End the query."""
+        stopped = self.stopped
+        if stopped is not None:
+            with suppress(InvalidStateError):  # it was stopped before
+                stopped.set_result(None)
+
+
+@dataclass
+class _Ends:
+    """When a query has to end.
+
+    Attributes:
+        limit: seconds that the query may take; None: as long as it takes.
+        stopped: is done when somebody stops the query.
+        at: the time of `time.monotonic` at which `limit` is over.
+    """
+
+    limit: float | None
+    stopped: Future[None] = field(default_factory=Future)
+    at: float | None = None
+
+    def __post_init__(self) -> None:
+        self.at = None if self.limit is None else time.monotonic() + self.limit
+
+    def left(self) -> float | None:
+        """Return the seconds that are left; None if there is no limit."""
+        return None if self.at is None else max(0.0, self.at - time.monotonic())
+
+    def check(self) -> None:
+        """Raise InvalidInputError if the query has to end now."""
+        if self.stopped.done():
+            raise InvalidInputError("the query was stopped.")
+        if self.limit is not None and not self.left():
+            raise InvalidInputError(f"the query was stopped after {self.limit:g} s, the limit of 'sql.timeout'.")
+
+
 def run(bound: BoundQuery, limits: Limits = NO_LIMITS, *, running: Running | None = None) -> Batches:
     """Run a query, and return its rows as they are computed.
 
@@ -110,27 +164,38 @@ def run(bound: BoundQuery, limits: Limits = NO_LIMITS, *, running: Running | Non
         running: is told how to stop the query.
 
     Raises:
-        InvalidInputError: a value overflows, does not cast, or a division by zero.
+        InvalidInputError: a value overflows, does not cast, or a division by zero; or the query was stopped.
     """
     schema = pa.schema([pa.field(n, _arrow(k)) for n, k in zip(bound.names, bound.types, strict=True)])
-    if bound.plain is not None and (limits.seconds is None or any(is_fine(kind) for kind in bound.types)):
-        return Batches(schema, _read(bound.references[0], bound.plain, schema, limits.seconds))
+    alone = bound.plain is not None and (limits.seconds is None or any(is_fine(kind) for kind in bound.types))
 
     def batches() -> Iterator[pa.RecordBatch]:
-        scans = [rows_of(reference) for reference in bound.references]
-        begun = False
+        ends = _Ends(limits.seconds)
+        if running is not None:
+            running.stopped = ends.stopped
         try:
-            for batch in _computed(bound, scans, limits, plain=True, running=running):
-                begun = True
-                yield _conformed(batch.columns, schema)
-        except _FileError as error:
-            if begun:
-                raise told(error.cause, limits.seconds) from error.cause
-            # Our reader says what is wrong with the file, or reads it.
-            for batch in _computed(bound, scans, limits, plain=False, running=running):
-                yield _conformed(batch.columns, schema)
+            yield from _read(bound, schema, ends) if alone else _conformed_all(bound, schema, limits, ends)
+        finally:
+            if running is not None:
+                running.stopped = None
 
     return Batches(schema, batches())
+
+
+def _conformed_all(bound: BoundQuery, schema: pa.Schema, limits: Limits, ends: _Ends) -> Iterator[pa.RecordBatch]:
+    """Yield what DuckDB computes, from files that it reads itself; from our readers if it cannot read one."""
+    scans = [rows_of(reference) for reference in bound.references]
+    begun = False
+    try:
+        for batch in _computed(bound, scans, limits, ends, plain=True):
+            begun = True
+            yield _conformed(batch.columns, schema)
+    except _FileError as error:
+        if begun:
+            raise told(error.cause) from error.cause
+        # Our reader says what is wrong with the file, or reads it.
+        for batch in _computed(bound, scans, limits, ends, plain=False):
+            yield _conformed(batch.columns, schema)
 
 
 class _FileError(Exception):
@@ -142,24 +207,60 @@ class _FileError(Exception):
 
 
 def _computed(
-    bound: BoundQuery, scans: Sequence[Any], limits: Limits, *, plain: bool, running: Running | None
+    bound: BoundQuery, scans: Sequence[Any], limits: Limits, ends: _Ends, *, plain: bool
 ) -> Iterator[pa.RecordBatch]:
     """Yield what a query returns, as DuckDB has it.
+
+    DuckDB runs in a thread of its own, for which this one waits. If it ran here, Ctrl-C would raise RuntimeError in
+    DuckDB, which then waits for its threads, and these do not stop before `interrupt` tells them.
 
     Args:
         scans: the rows of each reference.
         plain: DuckDB may read files.
 
     Raises:
+        InvalidInputError: among others, if the query has to end.
         _FileError: it could not read one.
     """
     connection = opened()
-    timer = None if limits.seconds is None else threading.Timer(limits.seconds, connection.interrupt)
-    if timer is not None:
-        timer.daemon = True
-        timer.start()
-    if running is not None:
-        running.stop = connection.interrupt
+    rows = _rows(connection, bound, scans, limits, plain=plain)
+    steps: SimpleQueue[Future[Any] | None] = SimpleQueue()
+    step: Future[Any] | None = None
+    try:
+        threading.Thread(target=_take, args=(rows, steps), name="merganser-query", daemon=True).start()
+        while True:
+            step = Future()
+            steps.put(step)
+            while not step.done():
+                ends.check()
+                wait((step, ends.stopped), ends.left(), FIRST_COMPLETED)
+            if (batch := step.result()) is None:
+                return
+            yield batch
+    finally:
+        steps.put(None)
+        while step is not None and not (step.done() or step.cancel()):
+            with suppress(KeyboardInterrupt):  # pressed again: the query would go on in its thread
+                connection.interrupt()
+                wait((step,), _INTERRUPT_SECONDS)
+        rows.close()
+        connection.close()
+
+
+def _take(rows: Iterator[Any], steps: SimpleQueue[Future[Any] | None]) -> None:
+    """Set each step to the next element, or None behind the last one."""
+    while (step := steps.get()) is not None:
+        if step.set_running_or_notify_cancel():
+            try:
+                step.set_result(next(rows, None))
+            except BaseException as error:
+                step.set_exception(error)
+
+
+def _rows(
+    connection: duckdb.DuckDBPyConnection, bound: BoundQuery, scans: Sequence[Any], limits: Limits, *, plain: bool
+) -> Generator[pa.RecordBatch]:
+    """Yield what `_computed` does."""
     views = Views(connection, plain=plain, joined=len(scans) > 1)
     try:
         if limits.memory is not None:
@@ -174,25 +275,12 @@ def _computed(
         of_scan = next((scan.error for scan in views.read if scan.error is not None), None)
         if of_scan is None and views.of_files and isinstance(error, _OF_FILES) and ".parquet" in str(error):
             raise _FileError(error) from error
-        raise (of_scan or told(error, limits.seconds)) from error
-    finally:
-        if running is not None:
-            running.stop = None
-        if timer is not None:
-            timer.cancel()
-        connection.close()
+        raise (of_scan or told(error)) from error
 
 
 def _zone(zone: str | None) -> str:
     """Return the name that DuckDB has for a time zone; None: UTC."""
     return "UTC" if zone is None else f"GMT{zone}" if zone[0] in "+-" else zone
-
-
-@dataclass
-class Running:
-    """The query that runs: `stop`, called from another thread, ends it."""
-
-    stop: Callable[[], None] | None = None
 
 
 def _arrow(kind: t.DataType) -> pa.DataType:
@@ -276,28 +364,18 @@ class Held:
         yield from self.rows.to_batches()
 
 
-def _read(
-    reference: Reference, columns: Sequence[str], schema: pa.Schema, seconds: float | None
-) -> Iterator[pa.RecordBatch]:
-    """Yield columns of a table as they are, without DuckDB. A limit of time holds between batches."""
-    begun = time.monotonic()
-    for batch in rows_of(reference).to_batches():
-        if seconds is not None and time.monotonic() - begun > seconds:
-            raise told(duckdb.InterruptException("INTERRUPT Error: stopped"), seconds)
-        yield _conformed([batch.column(name) for name in columns], schema)
+def _read(bound: BoundQuery, schema: pa.Schema, ends: _Ends) -> Iterator[pa.RecordBatch]:
+    """Yield columns of a table as they are, without DuckDB. It stops between batches."""
+    for batch in rows_of(bound.references[0]).to_batches():
+        ends.check()
+        yield _conformed([batch.column(name) for name in bound.plain or ()], schema)
 
 
-def told(error: Exception, timeout: float | None = None) -> Exception:
+def told(error: Exception) -> Exception:
     """Return an error of DuckDB as one of ours, without its own advice."""
     text = _CANDIDATES.sub("", str(error)).strip()
     text = re.sub(r"^[A-Za-z ]+ Error: ", "", text)
     text = re.sub(rf"^Could not convert string '{FAILED}(.*)' to BOOL$", r"\1", text)
-    if isinstance(error, duckdb.InterruptException):
-        return InvalidInputError(
-            f"the query was stopped after {timeout:g} s, the limit of 'sql.timeout'."
-            if timeout
-            else "the query was stopped."
-        )
     if (found := re.search(r'column "([^"]+)" must appear in the GROUP BY clause', str(error))) is not None:
         return InvalidInputError(
             f"column '{found[1]}' is neither in GROUP BY nor in an aggregate. Add it to GROUP BY, or use "

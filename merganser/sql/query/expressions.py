@@ -455,11 +455,11 @@ class Expressions:
         return Value(f"CAST({made} AS {duck(kind)})", kind, name)
 
     def _in(self, node: exp.In) -> Value:
-        if isinstance(node.this, exp.Tuple):  # DuckDB takes two nulls inside of rows for equal
-            raise UnsupportedError("cannot compare rows with IN in this process. Use EXISTS, or run it on Spark.")
         query = node.args.get("query")
         if query is not None:
             return self._in_query(node, query)
+        if isinstance(node.this, exp.Tuple):
+            return self._in_rows(node, node.this)
         if node.args.get("unnest") is not None:
             raise UnsupportedError(f"cannot compute {_text(node)} in this process.")
         item = self.value(node.this)
@@ -472,10 +472,28 @@ class Expressions:
             text = f"({' OR '.join(each)})"
         return Value(text, t.Boolean(), f"({item.name} IN ({', '.join(option.name for option in options)}))")
 
+    def _in_rows(self, node: exp.In, row: exp.Tuple) -> Value:
+        """Return `(a, b) IN ((1, 2), ...)`. A row is never null: nulls inside of two rows are equal, as in Spark."""
+        for option in node.expressions:
+            if not isinstance(option, exp.Tuple) or len(option.expressions) != len(row.expressions):
+                raise InvalidInputError(f"IN compares rows of {len(row.expressions)} values with {_text(option)}.")
+            if any(isinstance(item, exp.Null) for item in option.expressions):
+                raise InvalidInputError(f"cannot compare {_text(row)} with {_text(option)}: write IS NULL instead.")
+        pairs = [zip(row.expressions, option.expressions, strict=True) for option in node.expressions]
+        equal = [" AND ".join(self._compared(a, b, "<=>").text for a, b in pair) for pair in pairs]
+        item, *options = (self._row_name(each) for each in (row, *node.expressions))
+        name = f"({item} IN ({', '.join(options)}))"
+        return Value(f"({' OR '.join(f'({each})' for each in equal)})", t.Boolean(), name)
+
+    def _row_name(self, row: exp.Tuple) -> str:
+        names = [item.name if isinstance(item, exp.Column) else f"col{i}" for i, item in enumerate(row.expressions, 1)]
+        values = (self.value(item).name for item in row.expressions)
+        return f"named_struct({', '.join(f'{name}, {value}' for name, value in zip(names, values, strict=True))})"
+
     def _in_query(self, node: exp.In, query: exp.Expression) -> Value:
         inner = query.this if isinstance(query, exp.Subquery) else query
         bound = self.query(inner, self.scope)
-        items = [self.value(node.this)]
+        items = [self.value(item) for item in _items(node.this)]
         if len(items) != len(bound.columns):
             raise InvalidInputError(f"IN compares {len(items)} columns with {len(bound.columns)} of the subquery.")
         left, right = [], []
@@ -485,6 +503,12 @@ class Expressions:
             left.append(to(item, wide))
             right.append(to(other, wide))
         names = ", ".join(f'"{i}"' for i in range(len(items)))
+        if len(items) > 1:  # rows of DuckDB take nulls inside of them for equal
+            rows = f"EXISTS (SELECT 1 FROM ({bound.text}) AS _in({names}) WHERE "
+            equal = " AND ".join(f"{a} = {b}" for a, b in zip(left, right, strict=True))
+            unknown = "" if _is_filter(node) else f" WHEN {rows}({equal}) IS NULL) THEN NULL"
+            made = f"(CASE WHEN {rows}{equal}) THEN true{unknown} ELSE false END)"
+            return Value(made, t.Boolean(), f"({self._row_name(node.this)} IN (listquery()))")
         text = f"SELECT {', '.join(right)} FROM ({bound.text}) AS _in({names})"
         return Value(f"({left[0]} IN ({text}))", t.Boolean(), f"({items[0].name} IN (listquery()))")
 
@@ -842,6 +866,17 @@ def _of_literal(node: exp.Expression, value: Value, other: Value) -> Value:
     literal = _literal(node.this) if is_typed else value
     kind = other.type if _NINE.search(literal.text) else coarse(other.type)
     return replace(cast(literal, kind), name=value.name)
+
+
+def _items(node: exp.Expression) -> list[exp.Expression]:
+    return list(node.expressions) if isinstance(node, exp.Tuple) else [node]
+
+
+def _is_filter(node: exp.Expression) -> bool:
+    """Return whether a condition decides alone, or with AND and OR, which rows stay: then false and null are one."""
+    while isinstance(node.parent, exp.And | exp.Or | exp.Paren):
+        node = node.parent
+    return isinstance(node.parent, exp.Where | exp.Having)
 
 
 def _compared_around(a: Value, b: Value, sign: str) -> Value:

@@ -7,7 +7,7 @@ otherwise is written out, or left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from merganser.errors import InvalidInputError, UnsupportedError
@@ -33,6 +33,7 @@ from merganser.sql.query.kinds import (
     string,
 )
 from merganser.sql.query.time_forms import Form, formatted, parsed, time_form
+from merganser.values import dataclass
 
 Make = Callable[[list[Value]], Value]
 

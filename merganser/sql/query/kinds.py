@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.expr.tree import Null
 from merganser.schema import types as t
+from merganser.values import dataclass
 
 WHOLE: Final = (t.TinyInt, t.SmallInt, t.Int, t.BigInt)
 FLOATS: Final = (t.Float, t.Double)

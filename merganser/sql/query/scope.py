@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from merganser.errors import InvalidInputError
 from merganser.options.registry import closest, did_you_mean
 from merganser.schema import types as t
 from merganser.sql.query.bound import Reference
 from merganser.sql.query.kinds import Value, quoted
+from merganser.values import dataclass
 
 
 @dataclass

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.sql.query.kinds import ON_SPARK, string
+from merganser.values import dataclass
 
 _FORMATS: Final = {
     "yyyy": "%Y", "yy": "%y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S", "M": "%-m", "d": "%-d",

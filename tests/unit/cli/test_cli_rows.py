@@ -16,7 +16,7 @@ from .conftest import Run
 
 def test_rows_are_shown_merged_and_aligned(run: Run, orders: mg.Table) -> None:
     assert run("read", "shop.orders").out == (
-        'id  dt  note  tags\n 1  a   one   ["x", "y"]\n 2  a   two   null\n'
+        'id  dt  note  tags\n 1  a   one   ["x","y"]\n 2  a   two   null\n'
     )  # fmt: skip
 
 

@@ -93,6 +93,11 @@ def test_a_query_that_is_not_read_gets_its_tables_by_name() -> None:
         "WITH e AS (SELECT * FROM {v0}), g AS (SELECT * FROM {v1}) "
         "FROM e, g AS x |> WHERE x.k IN (SELECT k FROM q) |> SELECT '{{a}}', extract(DAY FROM ts)"
     )
+    query = unread("FROM shop.e VERSION AS OF 'a`b' |> JOIN e ON e.k = 1 |> JOIN f TIMESTAMP AS OF '2026-01-01' AS g")
+    assert with_tables(query, query.expressions, ["{v0}", "{v1}", "{v2}"]) == (
+        "WITH `shop.e VERSION a``b` AS (SELECT * FROM {v0}), e AS (SELECT * FROM {v1}), f AS (SELECT * FROM {v2}) "
+        "FROM `shop.e VERSION a``b` |> JOIN e ON e.k = 1 |> JOIN f AS g"
+    )
     query = unread("WITH q AS (SELECT 1 AS k) FROM q |> JOIN e USING (k)")
     assert with_tables(query, query.expressions, ["{v0}"]) == (
         "WITH e AS (SELECT * FROM {v0}), q AS (SELECT 1 AS k) FROM q |> JOIN e USING (k)"

@@ -1,0 +1,1 @@
+"""Change data of orders through several table stores, which others can repeat: `python -m benchmarks.campaign`."""
