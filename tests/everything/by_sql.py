@@ -22,10 +22,12 @@ import merganser as mg
 from merganser import changes as c
 from merganser.errors import UnsupportedError
 from merganser.handle.tags import Tags
+from merganser.scan.split import Split
+from merganser.schema import types as t
 from merganser.sql.session import Session
 from tests.everything.history import History
 from tests.everything.replica import DifferenceError
-from tests.everything.values import quoted
+from tests.everything.values import Row, quoted
 
 OFTEN = 0.8
 """How often a step is said in SQL."""
@@ -309,11 +311,20 @@ def selected(h: History, rng: random.Random) -> None:
     asked: list[tuple[str, Any, Any]] = [
         (f"SELECT {columns} FROM {name} WHERE {text}", [row for row in visible if holds(row)], fields)
     ]
+    if listed := _listed(h, rng, tells):
+        asked.append((f"SELECT {columns} FROM {name} WHERE {listed[0]}", listed[1], fields))
     if h.line.states:
         number = rng.choice(sorted(h.line.states))
         state = h.line.states[number]
         columns, fields = of(state.fields)
-        asked.append((f"SELECT {columns} FROM {name} VERSION AS OF {number}", state.model.visible(), fields))
+        at = rng.choice([f"VERSION AS OF {number}", f"/*+ OPTIONS('scan.snapshot-id' = '{number}') */"])
+        asked.append((f"SELECT {columns} FROM {name} {at}", state.model.visible(), fields))
+        _files(h, session, number)
+    if h.line.tags:
+        tag, (_, state) = rng.choice(sorted(h.line.tags.items()))
+        columns, fields = of(state.fields)
+        at = rng.choice([f"VERSION AS OF '{tag}'", f"/*+ OPTIONS('scan.tag-name' = '{tag}') */"])
+        asked.append((f"SELECT {columns} FROM {name} {at}", state.model.visible(), fields))
     columns, fields = of(h.line.fields)
     if h.catalog.metastore.definitions is not None and all(f in fields for f in h.line.fields if f.name in used):
         made = f"CREATE OR REPLACE VIEW db.`a view` AS SELECT {columns} FROM {name}"
@@ -333,6 +344,37 @@ def selected(h: History, rng: random.Random) -> None:
     wanted = {"n": len(visible), "m": len(asked[0][1])}
     if counted != [wanted]:
         raise DifferenceError("count", f"{name} where {text}: {counted}, expected {wanted}")
+
+
+def _listed(h: History, rng: random.Random, tells: Callable[[t.Field], bool]) -> tuple[str, list[Row]] | None:
+    """Return a condition that lists pairs of values, and the rows that it holds for; None: there are no two columns."""
+    kinds = (t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Boolean)
+    names = [f.name for f in h.line.fields if isinstance(f.type, kinds) and tells(f)]
+    visible = h.model.visible()
+    if len(names) < 2 or not visible:
+        return None
+    one, other = rng.sample(names, 2)
+    pairs = [(row[one], row[other]) for row in rng.sample(visible, min(3, len(visible)))]
+    pairs.append((pairs[0][0], pairs[-1][1]))
+    pairs = [pair for pair in pairs if None not in pair]
+    if not pairs:
+        return None
+    listed = ", ".join(f"({a}, {b})" for a, b in pairs)
+    return f"({quoted(one)}, {quoted(other)}) IN ({listed})", [r for r in visible if (r[one], r[other]) in pairs]
+
+
+def _files(h: History, session: Session, number: int) -> None:
+    """Compare the files of a state with those that a scan of it reads."""
+    branch = h.table.definition.branch
+    files = "t$files" if branch == "main" else f"t$branch_{branch}$files"
+    query = f"SELECT file_path FROM db.`{files}` VERSION AS OF {number}"
+    listed = {row["file_path"].rpartition("/")[2] for row in _rows(h, session, query)}
+    planned: set[str] = set()
+    for split in h.table.read(snapshot=number).plan().splits:
+        assert isinstance(split, Split)
+        planned |= {file.name for section in split.sections for file in section}
+    if not planned <= listed:
+        raise DifferenceError("files", f"{query}: {sorted(listed)}; a scan reads {sorted(planned)}")
 
 
 def _rows(h: History, session: Session, query: str) -> list[dict[str, Any]]:
