@@ -7,6 +7,7 @@
 
 BIN := .venv/bin
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
+SHARED := -n 2 --dist loadgroup --max-worker-restart 1 # a test that ends its process does so once more, and no further
 .DEFAULT_GOAL := help
 unexport PYTHONDONTWRITEBYTECODE # else each process that starts compiles merganser again, for a second
 .NOTPARALLEL: # all of them share one environment, and the machine
@@ -16,10 +17,10 @@ demo: setup ## load the flights of 2013 through Spark, correct them, look at the
 	@$(BIN)/merganser demo
 
 test: setup lint types ## everything: lint, types, tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest $(SHARED)
 
 whole: setup ## all tests, and of tests with many cases all of them; half an hour
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --whole
+	$(BIN)/python -m pytest $(SHARED) --whole
 
 setup: ## the environment in .venv, and Java; quick when it is there
 	@scripts/setup.sh

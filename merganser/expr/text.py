@@ -97,6 +97,7 @@ class Dialect(Spark):  # type: ignore[misc]
 
     class Tokenizer(Spark.Tokenizer):  # type: ignore[misc]
         STRING_ESCAPES = ["\\", "'"]  # noqa: RUF012 - the parser's own convention
+        COMMANDS: ClassVar[set[Any]] = set()  # a text that begins with `call` or `release` begins with a column
 
         def tokenize(self, sql: str) -> list[Token]:
             """Return the tokens: `0x1F` is a name as in Spark, not binary data as in MySQL, and `1e2+3` is a sum."""
@@ -583,7 +584,7 @@ class _Binder:
                 return build.is_nan(self.bind(node.this))
             case exp.Round() if set(_present(node)) <= {"this", "decimals"}:
                 return call("round", self._arguments(node, "this", "decimals"))
-            case exp.Substring() if set(_present(node)) <= {"this", "start", "length"}:
+            case exp.Substring() if set(_present(node)) <= {"this", "start", "length", "zero_start"}:
                 return call("substring", self._arguments(node, "this", "start", "length"))
             case exp.Trim() if set(_present(node)) <= {"this", "position"}:
                 name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or ""), "trim")

@@ -42,8 +42,6 @@ _QUOTED: Final = (TokenType.STRING, TokenType.IDENTIFIER)
 class _Words(Dialect.Tokenizer):  # type: ignore[misc]
     """The tokenizer of Spark, of which each token is one word, one sign or one literal."""
 
-    COMMANDS: ClassVar[set[Any]] = set()
-    COMMAND_PREFIX_TOKENS: ClassVar[set[Any]] = set()
     NUMERIC_LITERALS: ClassVar[dict[str, str]] = {}
     KEYWORDS: ClassVar = {key: value for key, value in Dialect.Tokenizer.KEYWORDS.items() if " " not in key}
 

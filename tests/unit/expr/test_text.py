@@ -116,6 +116,12 @@ def test_no_word_of_the_parser_is_mistaken_for_anything_but_a_column():
             assert parse_predicate(str(p), columns) == p, str(p)
 
 
+@pytest.mark.parametrize("word", ["call", "explain", "optimize", "release", "savepoint", "show", "vacuum"])
+def test_a_word_that_begins_statements_begins_a_filter_as_a_column(word):
+    columns = fields(word, "other")
+    assert parse_predicate(f"{word} = 1", columns) == parse_predicate(f"`{word}` = 1", columns)
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [("'it''s'", "it's"), (r"'it\'s'", "it's"), (r"'a\\b'", "a\\b"), (r"'a\nb'", "a\nb"), ("'a' 'b'", "ab"),

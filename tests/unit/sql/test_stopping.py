@@ -88,7 +88,16 @@ def test_another_thread_stops_the_query(session: Session, statement: str) -> Non
     _check_unchanged(session)
 
 
+@pytest.fixture
+def keyboard() -> Iterator[None]:
+    """Let SIGINT raise KeyboardInterrupt, also where a shell started the tests in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @every_statement
+@pytest.mark.usefixtures("keyboard")
 def test_ctrl_c_stops_the_query(session: Session, statement: str) -> None:
     def press() -> None:  # again and again, as a person does
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
