@@ -29,6 +29,9 @@ NULL_IMAGE: Final = (0,)
 _RUNS_MAX: Final = 8
 """So many sorted runs are merged faster than they are sorted."""
 
+_FEW: Final = 16_384
+"""Up to so many rows of several numbers, as the first and last keys of files are, numpy is faster than Polars."""
+
 
 def sorted_positions(
     columns: Sequence[pa.ChunkedArray], tie: npt.NDArray[np.int64] | None = None
@@ -45,10 +48,10 @@ def sorted_positions(
     count = len(columns[0])
     if count == 0:
         return np.empty(0, np.int64), np.empty(0, np.bool_)
-    if len(columns) == 1:
-        image = integer_image(columns[0])
-        if image is not None:
-            return _by_integer(image, tie)
+    if len(columns) == 1 or (tie is None and count <= _FEW):
+        images = [image for column in columns if (image := integer_image(column)) is not None]
+        if len(images) == len(columns):
+            return _by_integer(images[0], tie) if len(images) == 1 else _by_integers(images)
     return _by_polars(columns, tie)
 
 
@@ -122,6 +125,12 @@ def _last_of_each(ordered: npt.NDArray[np.signedinteger]) -> Mask:
     np.not_equal(ordered[1:], ordered[:-1], out=is_last[:-1])
     is_last[-1] = True
     return is_last
+
+
+def _by_integers(images: Sequence[npt.NDArray[np.signedinteger]]) -> tuple[Positions, Mask]:
+    positions = np.lexsort(images[::-1])
+    is_last = np.logical_or.reduce([_last_of_each(image[positions]) for image in images])
+    return positions, is_last
 
 
 def _by_polars(columns: Sequence[pa.ChunkedArray], tie: npt.NDArray[np.int64] | None) -> tuple[Positions, Mask]:

@@ -53,10 +53,15 @@ def with_session(state: State, tree: exp.Expression) -> exp.Expression:
 
 
 def changed(tree: exp.Expression, change: Callable[[exp.Expression], exp.Expression]) -> exp.Expression:
-    """Return a transformed copy of a tree, which has its text only if nothing was changed."""
-    made: exp.Expression = tree.copy().transform(change)
-    if made != tree:
-        made.meta.pop(TEXT, None)
+    """Return a transformed copy of a tree, without its text; the tree itself if there is nothing to change.
+
+    Args:
+        change: returns another node in the place of a node, or the node.
+    """
+    if all(change(node) is node for node in tree.walk()):
+        return tree
+    made: exp.Expression = tree.transform(change)
+    made.meta.pop(TEXT, None)
     return made
 
 
