@@ -33,6 +33,8 @@ OFTEN = 0.8
 """How often a step is said in SQL."""
 ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "Europe/Warsaw")
 _LTZ = re.compile(r"(?<=TIMESTAMP_LTZ ')[^']+")
+_SUFFIXES = {t.TinyInt: "Y", t.SmallInt: "S", t.Int: "", t.BigInt: "L", t.Boolean: ""}
+"""Of literals, by the type of number."""
 Text = str | tuple[str, dict[str, Any]] | None
 """A statement, perhaps with values for its parameters; None: the call has none."""
 
@@ -348,18 +350,17 @@ def selected(h: History, rng: random.Random) -> None:
 
 def _listed(h: History, rng: random.Random, tells: Callable[[t.Field], bool]) -> tuple[str, list[Row]] | None:
     """Return a condition that lists pairs of values, and the rows that it holds for; None: there are no two columns."""
-    kinds = (t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Boolean)
-    names = [f.name for f in h.line.fields if isinstance(f.type, kinds) and tells(f)]
+    kinds = {f.name: _SUFFIXES[type(f.type)] for f in h.line.fields if type(f.type) in _SUFFIXES and tells(f)}
     visible = h.model.visible()
-    if len(names) < 2 or not visible:
+    if len(kinds) < 2 or not visible:
         return None
-    one, other = rng.sample(names, 2)
+    one, other = rng.sample(sorted(kinds), 2)
     pairs = [(row[one], row[other]) for row in rng.sample(visible, min(3, len(visible)))]
     pairs.append((pairs[0][0], pairs[-1][1]))
     pairs = [pair for pair in pairs if None not in pair]
     if not pairs:
         return None
-    listed = ", ".join(f"({a}, {b})" for a, b in pairs)
+    listed = ", ".join(f"({a}{kinds[one]}, {b}{kinds[other]})" for a, b in pairs)  # Spark widens no values in rows
     return f"({quoted(one)}, {quoted(other)}) IN ({listed})", [r for r in visible if (r[one], r[other]) in pairs]
 
 

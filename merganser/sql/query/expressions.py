@@ -347,6 +347,10 @@ class Expressions:
     def _negative(self, node: exp.Neg) -> Value:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return _literal(exp.Literal(this=f"-{node.this.this}", is_string=False))
+        if isinstance(node.this, exp.Cast) and _is_literal(node.this) and node.this.this.is_int:
+            number = node.this.copy()  # with its sign: 9223372036854775808L alone is too large, and -0.0D is no decimal
+            number.this.set("this", f"-{number.this.this}")
+            return self._cast(number)
         value = self.value(node.this)
         value = value if isinstance(value.type, Interval) else taken(value, "n", "-")
         is_number = isinstance(node.this, exp.Cast) and _is_literal(node.this)
