@@ -16,8 +16,8 @@ from merganser.console.jobs import Jobs
 from merganser.console.page import Asked
 from merganser.console.pages import commits
 from merganser.console.service import Findings
-from merganser.testing.builders import catalog_over, memory_with
-from merganser.testing.faulty import FaultyStorage
+from tests.kit.builders import catalog_over, memory_with
+from tests.kit.faulty import FaultyStorage
 from tests.unit.serve.serving import Serving
 
 _TAG = "v1 <script>'\""

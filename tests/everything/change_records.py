@@ -15,12 +15,12 @@ from typing import Any
 import merganser as mg
 from merganser.errors import InvalidInputError
 from merganser.schema import types as t
-from merganser.testing.engines_oracle import Change
 from tests.everything.history import History, SkippedError
 from tests.everything.model import Model
 from tests.everything.replica import DifferenceError
 from tests.everything.steps import step
 from tests.everything.values import Row
+from tests.oracle.engines import Change
 
 FORMATS = ("debezium-json", "debezium-json-schema", "debezium-flat", "canal-json", "maxwell-json", "ogg-json", "json")
 _ENVELOPES = ("debezium-json", "debezium-json-schema")

@@ -10,12 +10,12 @@ from zoneinfo import ZoneInfo
 
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.schema import types as t
-from merganser.testing.engines_oracle import Change
 from tests.everything.history import History, Refusal, SkippedError
 from tests.everything.model import Model
 from tests.everything.replica import DifferenceError
 from tests.everything.steps import step
 from tests.everything.values import Row, draw, plain, quoted
+from tests.oracle.engines import Change
 
 _NO_RULE = "has no rule by which a row of kind -D removes a row"
 _LOST: Refusal = (InvalidInputError, "would not become what is asked for")

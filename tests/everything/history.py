@@ -21,8 +21,6 @@ import merganser as mg
 from merganser.errors import ConflictError, InvalidInputError
 from merganser.schema import types as t
 from merganser.storage.env import Env
-from merganser.testing.builders import catalog_over, memory_with
-from merganser.testing.engines_oracle import Change
 from tests.everything import looking
 from tests.everything.following import Follower, follower_of
 from tests.everything.layouts import drawn_layout
@@ -31,7 +29,9 @@ from tests.everything.model import Fields, Model, image
 from tests.everything.replaying import Replay, replay_of
 from tests.everything.replica import Copy, DifferenceError
 from tests.everything.values import Row, converter, draw, draw_wider, filters_of
+from tests.kit.builders import catalog_over, memory_with
 from tests.oracle.drawn_tables import DrawnTable
+from tests.oracle.engines import Change
 
 WINDOWS = ("merganser.lsm.section.WINDOW_ROWS", "merganser.lsm.writer.SLICE_ROWS")
 _numbers = itertools.count()

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from merganser.schema import types as t
-from merganser.testing.engines_oracle import Change, CountingOracle, HistoryOracle
 from tests.everything.values import Row, convert, converter, plain
+from tests.oracle.engines import Change, CountingOracle, HistoryOracle
 
 Fields = tuple[t.Field, ...]
 Holds = Callable[[Row], bool]

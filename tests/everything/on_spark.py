@@ -13,13 +13,13 @@ from typing import Any
 import pyarrow as pa
 
 from merganser.schema import types as t
-from merganser.testing.engines_oracle import Change
 from tests.everything import by_sql
 from tests.everything.following import Follower
 from tests.everything.history import History
 from tests.everything.model import image
 from tests.everything.replica import DifferenceError
 from tests.everything.values import Row, quoted
+from tests.oracle.engines import Change
 
 
 def session() -> Any:

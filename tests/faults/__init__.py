@@ -4,7 +4,7 @@ import os
 import zlib
 from typing import Any
 
-from merganser.testing.faulty import Fault, run_every
+from tests.kit.faulty import Fault, run_every
 from tests.seeds import day
 
 STEP = int(os.environ.get("MERGANSER_FAULT_STEP", "14"))

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from merganser.errors import MerganserError
-from merganser.testing.builders import WAREHOUSE, catalog_over, contents, memory_with
+from tests.kit.builders import WAREHOUSE, catalog_over, contents, memory_with
 
 Files = dict[str, bytes]
 GOLDEN = Path(__file__).parents[1] / "golden" / "tables"

@@ -26,7 +26,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from merganser.errors import MerganserError
-from merganser.testing.builders import WAREHOUSE, catalog_over, contents, memory_with
+from tests.kit.builders import WAREHOUSE, catalog_over, contents, memory_with
 
 Files = dict[str, bytes]
 ROOT = f"{WAREHOUSE}/db.db/t/"

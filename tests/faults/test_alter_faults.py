@@ -19,10 +19,10 @@ from merganser.commit.table_commit import TableCommit
 from merganser.errors import CommitUnknownError, ConflictError, InvalidInputError, StorageError, UntrackedError
 from merganser.meta.snapshots import SnapshotStore
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import PatientEnv, catalog_over, contents, memory_with
-from merganser.testing.faulty import Outcome, run_every
 from tests.faults import run_some
 from tests.faults.test_concurrency import Interrupted
+from tests.kit.builders import PatientEnv, catalog_over, contents, memory_with
+from tests.kit.faulty import Outcome, run_every
 
 _names = itertools.count()
 CHANGES = [c.rename_column("v", "text"), c.add_column("n", "INT"), c.set_option("bucket", 4)]

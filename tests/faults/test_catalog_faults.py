@@ -22,9 +22,9 @@ from merganser.catalogs.metastore import NO_DIRECTORY, NO_FILES, NO_ROW
 from merganser.errors import MerganserError, NotFoundError, StorageError, UnsupportedError
 from merganser.storage.guarded import GuardedStorage
 from merganser.storage.retries import Retries
-from merganser.testing.faulty import Stopped
 from tests.catalogs.rest import Server
 from tests.faults import STEP
+from tests.kit.faulty import Stopped
 from tests.seeds import day
 
 sa = pytest.importorskip("sqlalchemy")

@@ -18,12 +18,12 @@ from merganser.meta.seal import unsealed_json
 from merganser.meta.snapshot import Snapshot
 from merganser.storage.local import LocalStorage
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import WAREHOUSE, catalog_over, contents, memory_with
-from merganser.testing.faulty import Fault, FaultyStorage, Outcome, Stopped, run_every
-from merganser.testing.oracle import DeduplicateOracle
 from merganser.write.begin import begin
 from merganser.write.job import messages_of
 from tests.faults import run_some
+from tests.kit.builders import WAREHOUSE, catalog_over, contents, memory_with
+from tests.kit.faulty import Fault, FaultyStorage, Outcome, Stopped, run_every
+from tests.oracle.tables import DeduplicateOracle
 
 Rows = list[tuple[str, dict[str, Any]]]
 SCHEMA = {"p": "STRING", "k": "INT", "v": "STRING"}
@@ -344,7 +344,7 @@ def test_leaving_a_writer_after_a_failed_commit_removes_its_files() -> None:
 
 
 def _failing(path_part: str, verbs: frozenset[str] = frozenset()) -> Any:
-    from merganser.testing.faulty import Plan
+    from tests.kit.faulty import Plan
 
     return Plan(Fault.FAIL, 1, 1_000, verbs, path_part)
 

@@ -18,10 +18,10 @@ from merganser.meta.snapshot import COMPACT
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_state import MetaReader
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import Outcome
 from tests.faults import run_some
 from tests.faults.test_concurrency import Interrupted
+from tests.kit.builders import catalog_over, contents, memory_with
+from tests.kit.faulty import Outcome
 
 _names = itertools.count()
 FIRST_ROW = {"merge-engine": "first-row"}

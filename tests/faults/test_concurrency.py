@@ -23,8 +23,8 @@ from merganser.meta.snapshot import COMPACT, OVERWRITE, Snapshot
 from merganser.scan.read import read_split
 from merganser.storage.memory import MemoryStorage
 from merganser.storage.protocol import Entries, Sink, Storage
-from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.write.session import WriteSession
+from tests.kit.builders import catalog_over, contents, memory_with
 
 WRITERS = 6
 COMMITS = 5

@@ -23,7 +23,7 @@ from merganser.errors import ExpiredError, FormatError, NotFoundError
 from merganser.meta.manifest import read_manifest
 from merganser.meta.manifest_list import read_manifest_list
 from merganser.meta.seal import check_seal, sealed, unsealed_json
-from merganser.testing.builders import WAREHOUSE, catalog_over, contents, memory_with
+from tests.kit.builders import WAREHOUSE, catalog_over, contents, memory_with
 
 _names = itertools.count()
 Files = dict[str, bytes]

@@ -20,12 +20,12 @@ from merganser.meta.index_manifest import read_index_manifest, write_index_manif
 from merganser.meta.snapshot import Snapshot
 from merganser.storage.cache import Cache
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import FaultyStorage, Outcome, Stopped
 from merganser.write import key_buckets
 from merganser.write.begin import begin
 from merganser.write.job import messages_of
 from tests.faults import run_some
+from tests.kit.builders import catalog_over, contents, memory_with
+from tests.kit.faulty import FaultyStorage, Outcome, Stopped
 
 _names = itertools.count()
 OLD = dict.fromkeys(range(5), 0)

@@ -12,9 +12,9 @@ import pytest
 import merganser as mg
 from merganser.erase.report import Erasure
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import Outcome, Stopped
 from tests.faults import run_some
+from tests.kit.builders import catalog_over, contents, memory_with
+from tests.kit.faulty import Outcome, Stopped
 from tests.unit.erase.traces import traces
 
 TOKEN = "qZx7"

@@ -14,10 +14,10 @@ import merganser as mg
 from merganser.errors import CommitUnknownError, ExpiredError
 from merganser.storage.local import LocalStorage
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import Fault, Outcome, run_every
 from tests.faults import STEP
 from tests.faults.test_concurrency import Interrupted
+from tests.kit.builders import catalog_over, contents, memory_with
+from tests.kit.faulty import Fault, Outcome, run_every
 
 FUTURE = "2100-01-01"
 LONG_STEP = 20 if STEP > 1 else 1

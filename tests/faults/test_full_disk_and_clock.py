@@ -14,7 +14,7 @@ import pytest
 
 import merganser as mg
 from merganser.errors import MerganserError, StorageError
-from merganser.testing.builders import catalog_over, memory_with
+from tests.kit.builders import catalog_over, memory_with
 
 ROWS = [{"k": k, "v": f"value {k}" * 20} for k in range(200)]
 

@@ -16,9 +16,9 @@ import merganser as mg
 from merganser.errors import FormatError, LostSnapshotWarning, MerganserError
 from merganser.meta.snapshots import SnapshotStore
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import Outcome, run_every
 from tests.faults import STEP
+from tests.kit.builders import catalog_over, contents, memory_with
+from tests.kit.faulty import Outcome, run_every
 
 Files = dict[str, bytes]
 _names = itertools.count()

@@ -14,9 +14,9 @@ from merganser.catalogs.catalog import Catalog
 from merganser.errors import AlreadyExistsError
 from merganser.handle.table import Table
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import FaultyStorage, Outcome
 from tests.faults import run_some
+from tests.kit.builders import catalog_over, contents, memory_with
+from tests.kit.faulty import FaultyStorage, Outcome
 
 _names = itertools.count()
 FOLDER = "memory://tests/folder"

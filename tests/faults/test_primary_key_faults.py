@@ -12,9 +12,9 @@ from merganser import changes as c
 from merganser.errors import ConflictError, InvalidInputError
 from merganser.meta.schemas import SchemaStore
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import Outcome
 from tests.faults import run_some
+from tests.kit.builders import catalog_over, contents, memory_with
+from tests.kit.faulty import Outcome
 
 _names = itertools.count()
 CHANGES = [c.set_primary_key(["k"]), c.set_option("changelog-producer", "lookup"), c.set_option("bucket", 2)]

@@ -21,9 +21,9 @@ from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import Seen, SnapshotStore
 from merganser.storage.local import LocalStorage
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import Outcome
 from tests.faults import run_some
+from tests.kit.builders import catalog_over, contents, memory_with
+from tests.kit.faulty import Outcome
 
 _names = itertools.count()
 

@@ -10,10 +10,10 @@ import pytest
 from merganser.catalogs.catalog import Catalog
 from merganser.meta.snapshot import Snapshot
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import Outcome
 from tests.faults import run_some
 from tests.faults.test_concurrency import Interrupted
+from tests.kit.builders import catalog_over, contents, memory_with
+from tests.kit.faulty import Outcome
 
 _names = itertools.count()
 

@@ -12,9 +12,9 @@ from merganser.errors import StreamNotFoundError, TrimmedDataError
 from merganser.meta.shard_store import ShardStore
 from merganser.meta.shard_stream import stream_of
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import Fault, Outcome
 from tests.faults import run_some
+from tests.kit.builders import catalog_over, contents, memory_with
+from tests.kit.faulty import Fault, Outcome
 
 _names = itertools.count()
 _OPTIONS = {"bucket": "2", "write-only": "true"}

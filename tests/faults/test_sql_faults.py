@@ -10,9 +10,9 @@ import pytest
 
 from merganser.errors import CommitUnknownError, NotFoundError
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import Outcome, Stopped
 from tests.faults import run_some
+from tests.kit.builders import catalog_over, contents, memory_with
+from tests.kit.faulty import Outcome, Stopped
 
 _names = itertools.count()
 _SCRIPT = (

@@ -15,9 +15,9 @@ from merganser.catalogs.catalog import Catalog
 from merganser.edit.upsert import Upsert
 from merganser.errors import CommitUnknownError
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import FaultyStorage, Outcome, Stopped
 from tests.faults import run_some
+from tests.kit.builders import catalog_over, contents, memory_with
+from tests.kit.faulty import FaultyStorage, Outcome, Stopped
 
 Rows = list[dict[str, Any]]
 COLUMNS = {"k": "INT", "a": "INT", "b": "INT"}

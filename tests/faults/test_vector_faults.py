@@ -13,9 +13,9 @@ from merganser.commit.committable import Committable
 from merganser.commit.table_commit import TableCommit
 from merganser.meta.table_state import MetaReader
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import Outcome
 from tests.faults import run_some
+from tests.kit.builders import catalog_over, contents, memory_with
+from tests.kit.faulty import Outcome
 
 _names = itertools.count()
 

@@ -22,13 +22,13 @@ from merganser.files.masks import index_path
 from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.snapshot import Snapshot
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import catalog_over, contents, memory_with, with_changelog
-from merganser.testing.faulty import Outcome, Stopped
 from merganser.write.sequences import starting_sequences
 from merganser.write.start import Start
 from merganser.write.target import WriteTarget
 from merganser.write.writer import table_writer
 from tests.faults import run_some
+from tests.kit.builders import catalog_over, contents, memory_with, with_changelog
+from tests.kit.faulty import Outcome, Stopped
 
 _names = itertools.count()
 FUTURE = datetime(2100, 1, 1, tzinfo=UTC)

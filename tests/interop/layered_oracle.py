@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from merganser.meta.layout import bucket_numbers
-from merganser.testing.engines_oracle import Change, EngineOracle, Record, Row
+from tests.oracle.engines import Change, EngineOracle, Record, Row
 
 if TYPE_CHECKING:
     from merganser import Table

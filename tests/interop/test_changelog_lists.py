@@ -12,11 +12,11 @@ import merganser as mg
 from merganser.commit.committable import Committable
 from merganser.commit.table_commit import TableCommit
 from merganser.meta.snapshot import Snapshot
-from merganser.testing.builders import with_changelog
 from merganser.write.sequences import starting_sequences
 from merganser.write.start import Start
 from merganser.write.target import WriteTarget
 from merganser.write.writer import table_writer
+from tests.kit.builders import with_changelog
 
 from .peers import Peer
 from .values import arrow_schema, assert_same_rows

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 import merganser
-from merganser.testing.engines_oracle import Row
+from tests.oracle.engines import Row
 from tests.seeds import seeds
 
 from .engine_cases import ADDS, CASES, KEYS, PYPAIMON, RUST, EngineCase, spread_out

@@ -27,8 +27,8 @@ import pyarrow as pa
 
 import merganser as mg
 from merganser.errors import ConflictError, InvalidInputError
-from merganser.testing.engines_oracle import Change, CountingOracle, HistoryOracle, Row
 from tests.oracle.drawn_tables import ENGINES, DrawnTable, drawn_table
+from tests.oracle.engines import Change, CountingOracle, HistoryOracle, Row
 
 WINDOWS = ("merganser.lsm.section.WINDOW_ROWS", "merganser.lsm.writer.SLICE_ROWS")
 Filter = tuple[str, Callable[[Row], bool]]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from merganser.schema import types as t
-from merganser.testing.engines_oracle import CountingOracle, EngineOracle
 from tests.oracle.engine_histories import run
+from tests.oracle.engines import CountingOracle, EngineOracle
 
 SEEDS = {
     "deduplicate": range(6),

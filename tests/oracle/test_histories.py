@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from merganser.merge import sort_merge
-from merganser.testing.oracle import DeduplicateOracle
+from tests.oracle.tables import DeduplicateOracle
 
 
 def test_the_oracle_hides_a_key_whose_newest_row_retracts() -> None:

@@ -29,12 +29,12 @@ _OF_SDIST = {
 
 
 def _sources() -> set[str]:
-    """The files of the package that git knows or would take, without those for tests."""
+    """The files of the package that git knows or would take."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "merganser"],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return {name for name in listed.stdout.split() if (ROOT / name).exists() and "merganser/testing/" not in name}
+    return {name for name in listed.stdout.split() if (ROOT / name).exists()}
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:

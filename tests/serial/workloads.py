@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from merganser.schema.types_text import parse_type
-from merganser.testing.engines_oracle import Change, EngineOracle
+from tests.oracle.engines import Change, EngineOracle
 
 Row = dict[str, Any]
 Commit = tuple[int, int]

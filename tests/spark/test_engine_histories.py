@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 import merganser as mg
 import merganser.spark as ms
-from merganser.testing.engines_oracle import Change, CountingOracle, HistoryOracle
 from tests.everything.campaign import Failure, report, run
 from tests.oracle.drawn_tables import DrawnTable, choice, maybe, several
+from tests.oracle.engines import Change, CountingOracle, HistoryOracle
 
 pytestmark = pytest.mark.spark
 

@@ -58,13 +58,12 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("handle.doors",),
     ("dbapi",),
     ("alchemy",),
-    # engines, people, tests
+    # engines, people
     ("spark",),
     ("serve",),
     ("console",),
     ("cli",),
     ("__main__",),
-    ("testing",),
 )
 
 INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
@@ -159,7 +158,7 @@ ROOTS: Final[tuple[str, ...]] = (
     "merganser.alchemy", "merganser.sql.forms", "merganser.log.commit_log",
 )  # fmt: skip
 """What users import, what pages are made of, and the log, which `commit.log` finds by its name. A module that none of
-these reaches is dead; `testing` is for tests and counts as reached."""
+these reaches is dead."""
 
 EFFECTS: Final[frozenset[str]] = frozenset(
     {
@@ -191,6 +190,5 @@ EFFECTS_ALLOWED: Final[dict[str, str]] = {
     "cli.demo_broker": "a demo starts a broker of its own",
     "cli.demo_log": "a demo measures times between two processes",
     "storage": "the door itself",
-    "testing": "no part of the product",
 }
 """Modules (or packages) that may call them."""

@@ -15,7 +15,7 @@ from merganser.changes import set_option
 from merganser.handle.table import Table, open_table
 from merganser.storage.local import LocalStorage
 from merganser.storage.memory import MemoryStorage
-from merganser.testing.builders import contents
+from tests.kit.builders import contents
 
 from .tracing import Log, TracedEnv, TracedStorage
 

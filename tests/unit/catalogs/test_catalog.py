@@ -32,8 +32,8 @@ from merganser.rules.create import create_schema
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.local import LocalStorage
 from merganser.storage.paths import TablePaths, of_table
-from merganser.testing.builders import catalog_over, memory_with
-from merganser.testing.faulty import Fault, FaultyStorage, Plan
+from tests.kit.builders import catalog_over, memory_with
+from tests.kit.faulty import Fault, FaultyStorage, Plan
 
 FAST = {"local.sync": "false"}
 

@@ -17,7 +17,7 @@ from merganser.options.catalog import OPTIONS as CATALOG_OPTIONS
 from merganser.options.option import State
 from merganser.options.registry import ALL_OPTIONS, Option
 from merganser.options.write import COMPRESSIONS
-from merganser.testing.builders import catalog_over, memory_with
+from tests.kit.builders import catalog_over, memory_with
 
 _names = itertools.count()
 _PLAIN = ("true", "false", "1", "3", "0.5", "1 mb", "1 h", "v", "0:avro", "0:zstd", "2026-01-31 10:00:00")

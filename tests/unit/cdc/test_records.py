@@ -18,7 +18,7 @@ from merganser.schema import types as t
 from merganser.schema.row_kind import SYMBOLS
 from merganser.schema.table_schema import TableSchema
 from merganser.schema.types_text import parse_type
-from merganser.testing.cdc_oracle import PLACEHOLDER, Bad, Target, rows_of
+from tests.oracle.cdc import PLACEHOLDER, Bad, Target, rows_of
 
 NAMES = ("id", "Id", "na.me", 'quo"te', "größe", "東京", "with space", "op", "data", "back\\slash", "a/b", "x")
 TYPES = (

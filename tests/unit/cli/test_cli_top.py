@@ -20,8 +20,8 @@ import pytest
 import merganser as mg
 from merganser.cli.top_page import Column, table_lines, table_page, warehouse_page
 from merganser.cli.top_watch import TableWatch, WarehouseWatch, WatchedTable
-from merganser.testing.builders import catalog_over, memory_with
-from merganser.testing.faulty import FaultyStorage
+from tests.kit.builders import catalog_over, memory_with
+from tests.kit.faulty import FaultyStorage
 from tests.unit.cli.conftest import Run
 
 _names = itertools.count()

@@ -15,9 +15,9 @@ import merganser as mg
 from merganser.commit import committers
 from merganser.errors import FormatError
 from merganser.meta.snapshot import snapshot_from_json
-from merganser.testing.builders import catalog_over, memory_with
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction
+from tests.kit.builders import catalog_over, memory_with
 
 _names = itertools.count()
 

@@ -17,7 +17,7 @@ from merganser.commit.committable import Committable
 from merganser.commit.message import CommitMessage
 from merganser.commit.table_commit import TableCommit
 from merganser.meta.live_files import LiveFiles
-from merganser.testing.builders import catalog_over, memory_with
+from tests.kit.builders import catalog_over, memory_with
 
 _names = itertools.count()
 

@@ -18,13 +18,13 @@ from merganser.errors import ConflictError, FormatError, InvalidInputError, Stor
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE
 from merganser.meta.table_state import MetaReader
 from merganser.storage.env import Env
-from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import Fault, FaultyStorage, Plan
 from merganser.write.begin import begin
 from merganser.write.sequences import starting_sequences
 from merganser.write.start import Start
 from merganser.write.target import WriteTarget
 from merganser.write.writer import table_writer
+from tests.kit.builders import catalog_over, contents, memory_with
+from tests.kit.faulty import Fault, FaultyStorage, Plan
 
 _names = itertools.count()
 WEST = timezone(timedelta(hours=-5))

@@ -23,12 +23,12 @@ from merganser.files.masks import index_path
 from merganser.lsm.abandoned import remove_uncommitted
 from merganser.meta.index_manifest import HASH, IndexEntry
 from merganser.meta.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot, snapshot_from_json
-from merganser.testing.builders import catalog_over, contents, memory_with, with_changelog
-from merganser.testing.faulty import FaultyStorage
 from merganser.write.sequences import starting_sequences
 from merganser.write.start import Start
 from merganser.write.target import WriteTarget
 from merganser.write.writer import table_writer
+from tests.kit.builders import catalog_over, contents, memory_with, with_changelog
+from tests.kit.faulty import FaultyStorage
 
 _names = itertools.count()
 FUTURE = datetime(2100, 1, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ from merganser import changes as c
 from merganser.edit import primary_key as module
 from merganser.errors import ConflictError, InvalidInputError
 from merganser.meta.schemas import SchemaStore
-from merganser.testing.builders import catalog_over, memory_with
+from tests.kit.builders import catalog_over, memory_with
 
 COLUMNS = {"p": "STRING", "k": "INT", "v": "INT"}
 

@@ -35,7 +35,7 @@ from merganser.scan.read import read_split
 from merganser.scan.split import What
 from merganser.storage.protocol import Storage
 from merganser.stream.batches import TableBatches
-from merganser.testing.builders import catalog_over, contents, memory_with
+from tests.kit.builders import catalog_over, contents, memory_with
 from tests.seeds import seeds
 from tests.unit.erase.traces import traces
 

@@ -23,8 +23,8 @@ from merganser.files.write import RollingWriter
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_state import MetaReader
 from merganser.schema.table_schema import POSITION
-from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import Fault, FaultyStorage, Plan
+from tests.kit.builders import catalog_over, contents, memory_with
+from tests.kit.faulty import Fault, FaultyStorage, Plan
 
 _names = itertools.count()
 

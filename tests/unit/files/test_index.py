@@ -19,8 +19,8 @@ from merganser.meta.data_file import DataFile
 from merganser.meta.table_state import MetaReader
 from merganser.schema import types as t
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import Fault, FaultyStorage, Plan
+from tests.kit.builders import catalog_over, contents, memory_with
+from tests.kit.faulty import Fault, FaultyStorage, Plan
 
 SCHEMA = {"k": "BIGINT", "s": "STRING", "f": "DOUBLE", "m": "MAP<STRING, INT>", "b": "BOOLEAN"}
 BLOOM = "file-index.bloom-filter"

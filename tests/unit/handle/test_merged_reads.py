@@ -9,7 +9,7 @@ import pytest
 
 import merganser as mg
 from merganser.errors import InvalidInputError
-from merganser.testing.builders import catalog_over, memory_with
+from tests.kit.builders import catalog_over, memory_with
 
 _names = itertools.count()
 SCHEMA = {"k": "INT", "v": "STRING", "n": "INT"}

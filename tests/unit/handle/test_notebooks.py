@@ -13,8 +13,8 @@ from nbclient import NotebookClient
 
 import merganser as mg
 from merganser.sql.result import Result
-from merganser.testing.builders import catalog_over, memory_with
-from merganser.testing.faulty import FaultyStorage
+from tests.kit.builders import catalog_over, memory_with
+from tests.kit.faulty import FaultyStorage
 
 _names = itertools.count()
 

@@ -11,7 +11,7 @@ import pytest
 import merganser as mg
 from merganser.errors import ConflictError, FormatError, NotFoundError
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import catalog_over, memory_with
+from tests.kit.builders import catalog_over, memory_with
 
 _names = itertools.count()
 _COLUMNS = {"k": "INT", "v": "STRING"}

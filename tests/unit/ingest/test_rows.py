@@ -18,7 +18,7 @@ import pytest
 
 import merganser as mg
 from merganser.errors import FormatError, InvalidInputError
-from merganser.testing.builders import catalog_over, contents, memory_with
+from tests.kit.builders import catalog_over, contents, memory_with
 
 _names = itertools.count()
 

@@ -15,7 +15,7 @@ from merganser.commit.table_commit import TableCommit
 from merganser.lookup.lookup import shared_lookup
 from merganser.lsm.held_memory import _Budget, held_bytes
 from merganser.meta.layered import Layered
-from merganser.testing.builders import catalog_over, contents, memory_with
+from tests.kit.builders import catalog_over, contents, memory_with
 
 _names = itertools.count()
 BUCKETS = 10

@@ -19,7 +19,7 @@ from merganser.lsm import clustering
 from merganser.lsm.clustering import Order, interleaved, ordered, turned
 from merganser.merge.keys import sorted_positions
 from merganser.storage.env import Env
-from merganser.testing.builders import catalog_over, memory_with
+from tests.kit.builders import catalog_over, memory_with
 
 _names = itertools.count()
 ROWS = 60_000

@@ -24,11 +24,11 @@ from merganser.meta.table_state import MetaReader
 from merganser.options.option import Options
 from merganser.schema import types as t
 from merganser.schema.types_text import parse_type
-from merganser.testing.builders import catalog_over, memory_with
 from merganser.upkeep.plan_compaction import CompactionRequest, plan_jobs
 from merganser.write.overwrite import upgraded
 from merganser.write.start import Start
 from merganser.write.writer import table_writer
+from tests.kit.builders import catalog_over, memory_with
 
 _names = itertools.count()
 SCHEMA = {"k": "INT", "v": "STRING", "n": "INT"}

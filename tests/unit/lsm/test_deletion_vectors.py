@@ -23,7 +23,7 @@ from merganser.meta.index_manifest import DELETION_VECTORS, IndexEntry
 from merganser.meta.live_files import BucketId
 from merganser.meta.snapshot import OVERWRITE
 from merganser.meta.table_state import MetaReader
-from merganser.testing.builders import catalog_over, contents, memory_with
+from tests.kit.builders import catalog_over, contents, memory_with
 
 _names = itertools.count()
 SCHEMA = {"k": "INT", "v": "STRING", "n": "INT", "pad": "STRING"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from merganser.testing.builders import catalog_over, memory_with
+from tests.kit.builders import catalog_over, memory_with
 
 Change = tuple[str, int, str | None]
 HISTORIES: dict[str, tuple[list[Change], tuple[int, str | None]]] = {

@@ -10,7 +10,7 @@ import pytest
 import merganser as mg
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_state import MetaReader
-from merganser.testing.builders import catalog_over, memory_with
+from tests.kit.builders import catalog_over, memory_with
 
 _names = itertools.count()
 HOUR_MS = 3_600_000

@@ -12,7 +12,7 @@ import pytest
 import merganser as mg
 from merganser.errors import FormatError, InvalidInputError
 from merganser.meta.schemas import SchemaStore
-from merganser.testing.builders import catalog_over, memory_with
+from tests.kit.builders import catalog_over, memory_with
 
 _names = itertools.count()
 ENABLED = "deletion-vectors.enabled"

@@ -8,8 +8,8 @@ import pytest
 
 from merganser.errors import AlreadyExistsError, FormatError, StorageError, UnsupportedError
 from merganser.meta.create_once import Created, create_once
-from merganser.testing.builders import PatientEnv, memory_with
-from merganser.testing.faulty import FaultyStorage
+from tests.kit.builders import PatientEnv, memory_with
+from tests.kit.faulty import FaultyStorage
 
 PATH = "db.db/t/schema/schema-0"
 OURS, THEIRS = b"ours", b"theirs"

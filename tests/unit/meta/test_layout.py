@@ -13,7 +13,7 @@ from merganser.meta.layout import Layout, bucket_number, bucket_numbers, numbers
 from merganser.meta.live_files import EMPTY
 from merganser.meta.manifest import read_manifest
 from merganser.meta.table_state import MetaReader
-from merganser.testing.builders import WAREHOUSE, catalog_over, contents, memory_with
+from tests.kit.builders import WAREHOUSE, catalog_over, contents, memory_with
 from tests.unit.upkeep.test_check import with_manifest
 
 ROWS = 60

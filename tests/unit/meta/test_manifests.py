@@ -24,7 +24,7 @@ from merganser.meta.manifest import read_manifest, write_manifest
 from merganser.meta.manifest_list import ManifestFile, read_manifest_list, write_manifest_list
 from merganser.meta.seal import sealed
 from merganser.meta.table_state import MetaReader
-from merganser.testing.builders import catalog_over, memory_with
+from tests.kit.builders import catalog_over, memory_with
 
 _names = itertools.count()
 FILE = DataFile(

@@ -20,7 +20,7 @@ from merganser.meta.table_state import MetaReader
 from merganser.storage.cache import Cache, weight_of
 from merganser.storage.env import Env
 from merganser.storage.memory import MemoryStorage
-from merganser.testing.builders import catalog_over, memory_with
+from tests.kit.builders import catalog_over, memory_with
 
 _numbers = itertools.count()
 MANIFESTS = 20

@@ -14,7 +14,7 @@ from merganser.errors import FormatError, NotFoundError
 from merganser.meta.snapshot import Snapshot, snapshot_from_json
 from merganser.meta.snapshots import SnapshotStore
 from merganser.storage.paths import TablePaths
-from merganser.testing.builders import PatientEnv, catalog_over, memory_with
+from tests.kit.builders import PatientEnv, catalog_over, memory_with
 
 _names = itertools.count()
 MINIMAL = Snapshot(

@@ -12,7 +12,7 @@ from merganser.meta.table_state import MetaReader
 from merganser.scan import bucket_columns as module
 from merganser.scan.bucket_columns import BucketColumns, bucket_columns
 from merganser.storage.env import Env
-from merganser.testing.builders import catalog_over, memory_with
+from tests.kit.builders import catalog_over, memory_with
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 import merganser as mg
 from merganser.expr.filters import to_predicate
-from merganser.testing.builders import catalog_over, memory_with
+from tests.kit.builders import catalog_over, memory_with
 
 _names = itertools.count()
 _ENGINES: dict[str, dict[str, str]] = {

@@ -16,7 +16,7 @@ import pytest
 import merganser as mg
 from merganser.scan.phases import phases_of
 from merganser.schema import row_kind
-from merganser.testing.builders import catalog_over, memory_with
+from tests.kit.builders import catalog_over, memory_with
 from tests.seeds import seeds
 
 _names = itertools.count()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import merganser as mg
-from merganser.testing.builders import catalog_over, memory_with
+from tests.kit.builders import catalog_over, memory_with
 
 _names = itertools.count()
 

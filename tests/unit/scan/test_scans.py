@@ -19,8 +19,8 @@ from merganser.lsm import section
 from merganser.scan.read import read_split
 from merganser.scan.rows import StoredRows
 from merganser.scan.time_travel import epoch_ms
-from merganser.testing.builders import catalog_over, memory_with
-from merganser.testing.faulty import FaultyStorage
+from tests.kit.builders import catalog_over, memory_with
+from tests.kit.faulty import FaultyStorage
 
 _names = itertools.count()
 

@@ -19,7 +19,7 @@ from merganser.scan import system_tables
 from merganser.schema import types as t
 from merganser.schema.types_text import parse_type
 from merganser.storage.paths import partition_text
-from merganser.testing.builders import catalog_over, memory_with
+from tests.kit.builders import catalog_over, memory_with
 
 _names = itertools.count()
 _NOW = datetime(2024, 2, 29, 12, 30, 5, 123456)

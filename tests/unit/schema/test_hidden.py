@@ -13,7 +13,7 @@ from merganser.meta.schemas import SchemaStore
 from merganser.schema.arrow import arrow_type
 from merganser.schema.hidden import nulls, with_values_under_nulls
 from merganser.schema.types_text import parse_type
-from merganser.testing.builders import catalog_over, memory_with
+from tests.kit.builders import catalog_over, memory_with
 
 KINDS = {
     "ROW<a INT NOT NULL>": {"a": 1},

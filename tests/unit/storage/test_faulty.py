@@ -11,7 +11,7 @@ import pytest
 from merganser.errors import AlreadyExistsError, InvalidInputError, MerganserError, NotFoundError, StorageError
 from merganser.storage.memory import MemoryStorage
 from merganser.storage.protocol import Storage
-from merganser.testing.faulty import Call, Fault, FaultyStorage, Outcome, Plan, Stopped, run_every
+from tests.kit.faulty import Call, Fault, FaultyStorage, Outcome, Plan, Stopped, run_every
 
 
 def fresh(*names: str) -> MemoryStorage:

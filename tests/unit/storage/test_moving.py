@@ -12,8 +12,8 @@ from merganser.catalogs.catalog import Catalog
 from merganser.errors import AlreadyExistsError, ConflictError, MerganserError, NotFoundError, UnsupportedError
 from merganser.storage.memory import MemoryStorage
 from merganser.storage.moving import MARK
-from merganser.testing.builders import WAREHOUSE, catalog_over, contents, memory_with
-from merganser.testing.faulty import FaultyStorage
+from tests.kit.builders import WAREHOUSE, catalog_over, contents, memory_with
+from tests.kit.faulty import FaultyStorage
 
 _names = itertools.count()
 SOURCE, TARGET = f"{WAREHOUSE}/db.db/t", f"{WAREHOUSE}/db.db/u"

@@ -16,8 +16,8 @@ from merganser.storage import object_connection
 from merganser.storage.env import Env
 from merganser.storage.object_store import ObjectStorage
 from merganser.storage.process import process_env
-from merganser.testing.builders import catalog_over, memory_with
 from merganser.write.target import WriteTarget
+from tests.kit.builders import catalog_over, memory_with
 
 _names = itertools.count()
 OLD = {"s3.endpoint": "http://127.0.0.1:1", "s3.access-key": "a", "s3.secret-key": "old secret"}

@@ -17,8 +17,8 @@ from merganser.meta.live_files import EMPTY, LiveFiles
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_state import MetaReader
 from merganser.progress.sizes import size_text
-from merganser.testing.builders import catalog_over, memory_with
 from merganser.upkeep.advice import Facts, advice_for
+from tests.kit.builders import catalog_over, memory_with
 
 _names = itertools.count()
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

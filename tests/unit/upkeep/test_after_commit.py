@@ -11,7 +11,7 @@ import pytest
 
 import merganser as mg
 from merganser import changes as c
-from merganser.testing.builders import catalog_over, memory_with
+from tests.kit.builders import catalog_over, memory_with
 
 _names = itertools.count()
 OPTIONS = {"bucket": "1", "snapshot.expire.execution-mode": "async"}

@@ -16,8 +16,8 @@ from merganser import changes
 from merganser.commit.committable import Committable
 from merganser.commit.table_commit import TableCommit
 from merganser.errors import ConflictError, InvalidInputError, StorageError
-from merganser.testing.builders import catalog_over, memory_with
-from merganser.testing.faulty import Fault, FaultyStorage, Plan
+from tests.kit.builders import catalog_over, memory_with
+from tests.kit.faulty import Fault, FaultyStorage, Plan
 
 _names = itertools.count()
 

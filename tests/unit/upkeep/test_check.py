@@ -29,8 +29,8 @@ from merganser.meta.seal import unsealed_json
 from merganser.schema import types as t
 from merganser.storage.memory import MemoryStorage
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import WAREHOUSE, catalog_over, contents, memory_with
-from merganser.testing.faulty import Fault, Outcome, run_every
+from tests.kit.builders import WAREHOUSE, catalog_over, contents, memory_with
+from tests.kit.faulty import Fault, Outcome, run_every
 
 Files = dict[str, bytes]
 ROOT = f"{WAREHOUSE}/db.db/t"

@@ -18,8 +18,8 @@ from merganser.errors import ConflictError, FormatError
 from merganser.lsm.compact import CompactJob
 from merganser.meta.snapshot import COMPACT
 from merganser.meta.table_state import MetaReader
-from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.upkeep.plan_compaction import CompactionRequest, plan_jobs
+from tests.kit.builders import catalog_over, contents, memory_with
 
 _names = itertools.count()
 

@@ -18,9 +18,9 @@ from merganser.meta.refs import Tag, TagStore
 from merganser.scan.split import What
 from merganser.storage.protocol import Storage
 from merganser.stream.batches import UNLIMITED, TableBatches
-from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.upkeep import expire_snapshots
 from merganser.upkeep.tags import drop_listed_tag
+from tests.kit.builders import catalog_over, contents, memory_with
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "tables"
 FUTURE = "2100-01-01"
@@ -320,7 +320,7 @@ def test_a_failure_of_expiry_is_no_failure_of_the_write(caplog: pytest.LogCaptur
 
 
 def test_a_commit_after_which_nothing_is_due_asks_the_store_nothing_more() -> None:
-    from merganser.testing.faulty import FaultyStorage
+    from tests.kit.faulty import FaultyStorage
 
     table, _ = table_of()
     write(table)

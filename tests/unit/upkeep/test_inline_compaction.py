@@ -15,8 +15,8 @@ from merganser.errors import StorageError
 from merganser.lsm.compact import CompactJob
 from merganser.meta.data_file import ADD
 from merganser.meta.table_state import MetaReader
-from merganser.testing.builders import catalog_over, memory_with
 from tests.faults.test_concurrency import Interrupted
+from tests.kit.builders import catalog_over, memory_with
 
 _names = itertools.count()
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -14,7 +14,7 @@ import pytest
 import merganser as mg
 from merganser.meta.schemas import SchemaStore
 from merganser.schema import types as t
-from merganser.testing.builders import catalog_over, memory_with
+from tests.kit.builders import catalog_over, memory_with
 from tests.unit.lsm.test_changelog_histories import ENGINES, SEEDS, Replay
 
 _names = itertools.count()

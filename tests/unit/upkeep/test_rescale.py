@@ -22,12 +22,12 @@ from merganser.errors import ConflictError, InvalidInputError, NotFoundError
 from merganser.lsm.rescale import RescaleJob
 from merganser.meta.lineage import moved, parents, rescales
 from merganser.meta.table_state import MetaReader
-from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.upkeep.bucket_option import set_buckets
 from merganser.write import transaction
 from merganser.write.begin import begin
 from merganser.write.start import Start
 from merganser.write.transaction import Transaction
+from tests.kit.builders import catalog_over, contents, memory_with
 
 _names = itertools.count()
 

@@ -15,10 +15,10 @@ from merganser.commit.table_commit import TableCommit
 from merganser.errors import ConflictError, MerganserError, StorageError
 from merganser.lsm.compact import CompactJob
 from merganser.meta.snapshot import COMPACT
-from merganser.testing.builders import catalog_over, memory_with
 from merganser.upkeep import compact_table
 from merganser.upkeep.compact_table import compact
 from merganser.upkeep.plan_compaction import CompactionRequest, plan_jobs
+from tests.kit.builders import catalog_over, memory_with
 
 _names = itertools.count()
 ENGINES = [{"merge-engine": "first-row"}, {"deletion-vectors.enabled": "true"}]

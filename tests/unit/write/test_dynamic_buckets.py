@@ -32,7 +32,6 @@ from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import write as w
 from merganser.storage.cache import Cache
 from merganser.storage.mapped import Arrays
-from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.write import key_buckets
 from merganser.write.dynamic import DynamicBuckets
 from merganser.write.filling import in_order
@@ -42,6 +41,7 @@ from merganser.write.start import Start
 from merganser.write.transaction import Transaction
 from tests.golden.test_golden import TABLES, expected_of, newest_schema
 from tests.interop.values import difference, rows_of
+from tests.kit.builders import catalog_over, contents, memory_with
 
 _names = itertools.count()
 

@@ -10,7 +10,7 @@ import pytest
 
 import merganser as mg
 from merganser.errors import InvalidInputError
-from merganser.testing.builders import catalog_over, memory_with
+from tests.kit.builders import catalog_over, memory_with
 
 _names = itertools.count()
 

@@ -17,9 +17,9 @@ from merganser.storage import mapped
 from merganser.storage.cache import Cache
 from merganser.storage.env import Env
 from merganser.storage.mapped import Arrays
-from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.write import key_index, moving
 from merganser.write.key_index import ABSENT, KeyIndex, Pieces, Run
+from tests.kit.builders import catalog_over, contents, memory_with
 from tests.seeds import seeds
 
 _names = itertools.count()

@@ -18,11 +18,11 @@ import merganser as mg
 from merganser.commit.table_commit import TableCommit
 from merganser.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
 from merganser.meta.table_state import MetaReader
-from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.write import distribute
 from merganser.write.begin import begin
 from merganser.write.session import WriteSession
 from merganser.write.transaction import Transaction
+from tests.kit.builders import catalog_over, contents, memory_with
 
 _names = itertools.count()
 _GOLDEN = Path(__file__).parents[2] / "golden" / "tables"

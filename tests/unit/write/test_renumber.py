@@ -15,11 +15,11 @@ import merganser as mg
 from merganser.errors import CommitUnknownError, ConflictError, StorageError
 from merganser.meta.layout import bucket_numbers
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import FaultyStorage
 from merganser.write.begin import begin
 from merganser.write.job import messages_of
 from merganser.write.transaction import Transaction
+from tests.kit.builders import catalog_over, contents, memory_with
+from tests.kit.faulty import FaultyStorage
 
 _names = itertools.count()
 COLUMNS = {"k": "INT", "v": "STRING"}

@@ -15,11 +15,11 @@ from merganser.errors import CommitUnknownError, ConflictError, InvalidInputErro
 from merganser.lsm.record_log import RecordLogJob
 from merganser.meta.snapshot import BATCH_IDENTIFIER
 from merganser.storage.protocol import Storage
-from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import FaultyStorage, Stopped
 from merganser.write.begin import begin
 from merganser.write.job import messages_of
 from merganser.write.transaction import Transaction
+from tests.kit.builders import catalog_over, contents, memory_with
+from tests.kit.faulty import FaultyStorage, Stopped
 
 _names = itertools.count()
 ONE_SNAPSHOT = {

@@ -23,12 +23,12 @@ from merganser.errors import InvalidInputError, StorageError
 from merganser.meta.data_file import ManifestEntry
 from merganser.meta.layout import bucket_numbers
 from merganser.meta.table_state import MetaReader
-from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import Fault, FaultyStorage, Plan
 from merganser.write.buckets import FixedBuckets
 from merganser.write.session import WriteSession
 from merganser.write.start import Start
 from merganser.write.writer import table_writer
+from tests.kit.builders import catalog_over, contents, memory_with
+from tests.kit.faulty import Fault, FaultyStorage, Plan
 
 _names = itertools.count()
 

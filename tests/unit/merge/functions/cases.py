@@ -17,7 +17,7 @@ from merganser.merge.groups import Groups
 from merganser.options.option import Options
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
-from merganser.testing.functions_oracle import Refused, fold_rows, same
+from tests.oracle.functions import Refused, fold_rows, same
 
 Draw = Callable[[random.Random], Any]
 ROW = t.Row(fields=(t.Field(0, "id", t.Int()), t.Field(1, "v", t.string()), t.Field(2, "ts", t.string())))

@@ -21,8 +21,8 @@ from dataclasses import field, replace
 from typing import Any, Final
 
 from merganser.schema import types as t
-from merganser.testing.functions_oracle import NOT_RETRACTING, fold_rows, normal
 from merganser.values import dataclass
+from tests.oracle.functions import NOT_RETRACTING, fold_rows, normal
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
