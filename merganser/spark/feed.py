@@ -262,7 +262,7 @@ def _delivered(
     known = tables.tables if isinstance(tables, GivenTables) else ()
     _check_options(format_, known, options, named=table_column is not None)
     own = None if letters is None else letters_request(letters, "" if user is None else f"{user}-")
-    feed = Feed(_env_of(tables).new_id()[:12], tables, user, compaction, own)
+    feed = Feed(_env_of(tables).new_id(), tables, user, compaction, own)
     for place in range(len(known)):
         feed.sink(str(place))
     spark = df.sparkSession

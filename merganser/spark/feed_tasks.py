@@ -92,7 +92,7 @@ class Feed:
     letters: SinkRequest | None = None
     checkpoint: str | None = None
 
-    def with_checkpoint(self, checkpoint: str | None) -> Feed:
+    def with_checkpoint(self, checkpoint: str) -> Feed:
         """Return the feed of a query that keeps its progress there."""
         return replace(self, checkpoint=checkpoint)
 

@@ -1,4 +1,4 @@
-"""The sink of a stream as Spark hands it from process to process.
+"""The sink of a stream as Spark hands it from process to process: of the data source, and of queries over Connect.
 
 Spark pickles the sink of a query, or its writer, for a process that asks for the writer of each batch, for one that
 plans the write, for the tasks, and for one that commits. Most of them do nothing with what is written. So it is held as
@@ -42,14 +42,9 @@ class Written(WriterCommitMessage):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A pickled request.
-
-    Attributes:
-        checkpoint: where the query keeps its progress, once that is known.
-    """
+    """A pickled request."""
 
     request: bytes
-    checkpoint: str | None = None
 
     @classmethod
     def of(cls, request: BatchRequest) -> Held:
@@ -59,7 +54,7 @@ class Held:
     def loaded(self) -> BatchRequest:
         """Return the request."""
         found: BatchRequest = pickle.loads(self.request)
-        return found if self.checkpoint is None else found.with_checkpoint(self.checkpoint)
+        return found
 
 
 class _Sink:
@@ -151,9 +146,8 @@ class RequestSink(DataSource):  # type: ignore[misc]
         self._held = held
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        held = Held(self._held.request, self.options.get("checkpointlocation"))
         settle()  # Spark asks a process for the writer of each batch
-        return sink_of(held, schema)
+        return sink_of(self._held, schema)
 
 
 def sink_class(sink: str, request: BatchRequest) -> type[DataSource]:

@@ -1,14 +1,18 @@
 """The stream sink: `ms.write_stream` and `df.writeStream.format("merganser")`.
 
     Spark    [rows + the task they come from] -> shuffle: every bucket has one writer -> files, durable
-    sink     the messages of a micro-batch become one commit of the user "query id", identifier "batch id"; those of
+    commit   the messages of a micro-batch become one commit of the user "query id", identifier "batch id"; those of
              dead letters become one of their table before that
 
 Spark keeps the query id in the checkpoint and shows it to tasks. Spark repeats a batch after a crash under the same two
 ids, and merganser applies a commit once. A query with a new checkpoint has a new id, so none of its batches is taken
 for a repeated one. Files of an attempt that failed stay behind; no snapshot names them.
 
-A task that refuses a row raises the error, since Spark shows the text of errors of tasks, and not of commits.
+`ms.write_stream` commits in the process that starts the query: Spark calls a function there with the outcomes of each
+batch. A server of Spark Connect cannot do that: it gets a sink for its own Python processes, as the data source has
+one (`sink_writer`).
+
+A task that refuses a row raises the error, since Spark shows no text of errors of commits in processes of its own.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import pickle
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
+from py4j.clientserver import ClientServer
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -44,17 +50,18 @@ from merganser.options import write as w
 from merganser.options.registry import arguments_of, check_asked, closest, did_you_mean
 from merganser.schema.inner_names import with_names
 from merganser.schema.internal_names import internal_name
-from merganser.spark.access import check_frame, opened
+from merganser.spark.access import check_frame, is_connect, opened
 from merganser.spark.bucketing import assigners_on, one_writer_each, quoted
 from merganser.spark.checkpoint import Checkpoint, watermark_of
 from merganser.spark.jobs import NUMBERS, OUTCOME_SCHEMA, batch_of, in_tasks
 from merganser.spark.names import spelling_of
 from merganser.spark.pythons import warn_of_other_python
-from merganser.spark.sink_writer import QUERY_ID, sink_class
+from merganser.spark.sink_writer import QUERY_ID
 from merganser.spark.types import arrow_schema_of
 from merganser.spark.watch import OBSERVED, show
 from merganser.storage.env import Env
 from merganser.storage.open import storage_beside
+from merganser.storage.paths import join
 from merganser.storage.process import process_env
 from merganser.storage.protocol import Storage
 from merganser.values import dataclass
@@ -68,6 +75,8 @@ if TYPE_CHECKING:
     from merganser.handle.dead_letters import DeadLetters
 
 _BATCH_ID: Final = "streaming.sql.batchId"
+_CHECKPOINTS: Final = "spark.sql.streaming.checkpointLocation"
+"""Setting of a session: where queries without a checkpoint of their own keep one, by name."""
 FROM: Final = internal_name("from")
 """Column with the number of the task that a row comes from: rows of one task keep their order in a shuffle."""
 COMPACTIONS: Final = ("inline", "beside", "none")
@@ -81,7 +90,7 @@ _log = logging.getLogger(__name__)
 class BatchRequest(Protocol):
     """What becomes of the micro-batches of a query; pickles."""
 
-    def with_checkpoint(self, checkpoint: str | None) -> BatchRequest:
+    def with_checkpoint(self, checkpoint: str) -> BatchRequest:
         """Return the request of a query that keeps its progress there."""
         ...
 
@@ -141,7 +150,7 @@ class SinkRequest:
         """Return the effects of this process, which remember what earlier batches read."""
         return process_env(self.env)
 
-    def with_checkpoint(self, checkpoint: str | None) -> SinkRequest:
+    def with_checkpoint(self, checkpoint: str) -> SinkRequest:
         """Return the request of a query that keeps its progress there."""
         return replace(self, checkpoint=checkpoint)
 
@@ -506,7 +515,7 @@ def write_stream(
     task = StreamTask(request, arranged, assigners_on(spark, definition))
     outcomes = in_tasks(numbered, task, OUTCOME_SCHEMA)
     written = outcomes.observe(OBSERVED, *map(total, NUMBERS)).select("message")
-    sink = f"merganser-{request.env.new_id()[:12]}"
+    sink = f"merganser-{request.env.new_id()}"
     writer = sink_writer(written, request, request.env.storage, sink, mode, checkpoint, name)
     query = triggered(writer, trigger, action).start()
     show(query, found.name)
@@ -527,16 +536,38 @@ def sink_writer(
     Args:
         messages: what tasks yield: pickled outcomes.
         storage: of a table that the query writes.
-        sink: a name that no other sink of the session has.
+        sink: a name that no other query has.
         mode, checkpoint, name: as for `write_stream`.
     """
-    messages.sparkSession.dataSource.register(sink_class(sink, request))
-    writer = messages.writeStream.format(sink).outputMode(mode)
-    if checkpoint is not None:
-        writer = writer.option("checkpointLocation", checkpoint)
-        with contextlib.suppress(InvalidInputError):  # a kind of store that Spark alone knows
-            Checkpoint(*storage_beside(storage, str(checkpoint), {})).clear_first_batch()
+    spark = messages.sparkSession
+    place = str(checkpoint) if checkpoint is not None else join(spark.conf.get(_CHECKPOINTS) or "", name or sink)
+    request = request.with_checkpoint(place)
+    if _calls_here(spark):
+        writer = messages.writeStream.foreachBatch(partial(_commit, request))
+    else:
+        from merganser.spark.sink_writer import sink_class
+
+        spark.dataSource.register(sink_class(sink, request))
+        writer = messages.writeStream.format(sink)
+    writer = writer.outputMode(mode).option("checkpointLocation", place)
+    with contextlib.suppress(InvalidInputError):  # a kind of store that Spark alone knows
+        Checkpoint(*storage_beside(storage, place, {})).clear_first_batch()
     return writer if name is None else writer.queryName(name)
+
+
+def _calls_here(spark: SparkSession) -> bool:
+    """Return whether Spark calls functions in this process, in the thread of the query: only there it knows its id."""
+    return not is_connect(spark) and isinstance(spark.sparkContext._gateway, ClientServer)
+
+
+def _commit(request: BatchRequest, messages: DataFrame, batch: int) -> None:
+    """Run the tasks of a micro-batch and commit what they wrote.
+
+    Args:
+        messages: what tasks yield: pickled outcomes. The tasks run when they are collected.
+    """
+    outcomes = [pickle.loads(message) for (message,) in messages.collect()]
+    request.commit(messages.sparkSession.sparkContext.getLocalProperty(QUERY_ID), batch, outcomes)
 
 
 def check_checkpoint(spark: SparkSession, checkpoint: str | None, action: str) -> None:
@@ -549,7 +580,7 @@ def check_checkpoint(spark: SparkSession, checkpoint: str | None, action: str) -
         raise InvalidInputError(
             f"{action}: checkpoint is {checkpoint!r:.80}. Give the path of a directory as text. Nothing was started."
         )
-    if checkpoint is None and not spark.conf.get("spark.sql.streaming.checkpointLocation", None):
+    if checkpoint is None and not spark.conf.get(_CHECKPOINTS, None):
         raise InvalidInputError(
             f"{action}: a stream needs a directory for its progress. Nothing was started. Give checkpoint=, on storage "
             "that outlives this machine, and one of its own for each query."

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -148,6 +150,46 @@ def test_a_row_that_does_not_fit_stops_the_query_with_our_error(
         _run(arrive([(1, "/", "+I"), (2, "/", "?")]), visits, tmp_path / "cp")
     assert visits.snapshots() == ()
     assert list(Path(visits.path).glob("bucket-*/data-*")) == []
+
+
+def test_a_query_without_a_checkpoint_of_its_own_keeps_it_below_that_of_the_session(
+    spark: SparkSession, visits: mg.Table, arrive: Callable[[list[Row]], DataFrame], tmp_path: Path
+) -> None:
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "all"))
+    try:
+        for row in [(1, "/", "+I"), (2, "/a", "+I")]:
+            query = ms.write_stream(arrive([row]), visits, kinds="op", trigger="availableNow", name="visits")
+            query.awaitTermination()
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+    assert len(list((tmp_path / "all" / "visits" / "merganser").iterdir())) == 1
+    assert [one.commit_identifier for one in visits.snapshots() if one.commit_kind == "APPEND"] == [0, 1]
+    assert _rows(visits) == [(1, "/"), (2, "/a")]
+
+
+def test_a_query_that_is_stopped_while_its_tasks_run_ends_without_an_error(
+    spark: SparkSession, visits: mg.Table, arrive: Callable[[list[Row]], DataFrame], tmp_path: Path
+) -> None:
+    running = tmp_path / "running"
+
+    def wait(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            running.touch()
+            while running.exists():
+                time.sleep(0.05)
+            yield batch
+
+    frame = arrive([(1, "/", "+I")])
+    query = ms.write_stream(frame.mapInArrow(wait, frame.schema), visits, str(tmp_path / "cp"), kinds="op")
+    while not running.exists():
+        time.sleep(0.05)
+    query.stop()
+    query.awaitTermination()
+    assert query.exception() is None
+    assert visits.snapshots() == ()
+    running.unlink()
+    _run(frame, visits, tmp_path / "cp")
+    assert _rows(visits) == [(1, "/")]
 
 
 def test_the_result_of_an_aggregation_replaces_the_table(

@@ -1,11 +1,11 @@
 """The roads on Spark: what the driver asks of the store. Tasks run in other processes, where nothing is written down.
 
-What tasks have done shows in the metadata that the driver commits. The process that commits the micro-batches of a
-stream is one of Spark's own; here the driver does what that process does.
+What tasks have done shows in the metadata that the driver commits.
 """
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from unittest.mock import patch
@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 import merganser.spark as ms
 from merganser.handle.table import Table
 from merganser.spark.jobs import OUTCOME_SCHEMA, on_any_python
-from merganser.spark.sink_writer import Held, Written, sink_of
 from merganser.spark.stream_sink import SinkRequest, StreamTask, request_of
 from merganser.spark.types import arrow_schema_of
 from merganser.storage.env import Env
@@ -24,16 +23,6 @@ from merganser.storage.paths import join
 from .roads import Traced, rows
 
 _APPEND: Final[Mapping[str, Any]] = {"primary_key": [], "bucket": -1}
-
-
-class _Kept(Held):
-    """A request that is not pickled, so that its storage goes on writing down what it is asked."""
-
-    def __init__(self, request: SinkRequest) -> None:
-        object.__setattr__(self, "_kept", request)
-
-    def loaded(self) -> SinkRequest:
-        return self._kept
 
 
 class _Committing(SinkRequest):
@@ -107,9 +96,9 @@ def _micro_batch(spark: SparkSession, directory: str, **options: Any) -> Traced:
         made.storage.replace(join(checkpoint, f"offsets/{batch}"), b'v1\n{"batchWatermarkMs":0}\n{"logOffset":0}')
         task = StreamTask(SinkRequest(**vars(request)), arranged=False)
         found = frame.mapInArrow(on_any_python(task), OUTCOME_SCHEMA).select("message").collect()
-        outcomes = tuple(bytes(row[0]) for row in found)
+        outcomes = [pickle.loads(row[0]) for row in found]
         with made.traced():
-            sink_of(_Kept(request), frame.schema).commit([Written("query", outcomes)], batch)
+            request.commit("query", batch, outcomes)
     return made
 
 
