@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
-from py4j.clientserver import ClientServer
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -557,7 +556,8 @@ def sink_writer(
 
 def _calls_here(spark: SparkSession) -> bool:
     """Return whether Spark calls functions in this process, in the thread of the query: only there it knows its id."""
-    return not is_connect(spark) and isinstance(spark.sparkContext._gateway, ClientServer)
+    # Its name, since a client of Connect has no py4j to import the class from.
+    return not is_connect(spark) and type(spark.sparkContext._gateway).__name__ == "ClientServer"
 
 
 def _commit(request: BatchRequest, messages: DataFrame, batch: int) -> None:

@@ -107,8 +107,6 @@ def test_every_package_that_is_imported_is_asked_for(extras: dict[str, set[str]]
     of_import = packages_distributions()
     lacking, used = [], set()
     for module in modules().values():
-        if within(module.short, "testing"):
-            continue
         prefix = max((name for name in FEATURES if within(module.short, name)), key=len, default="")
         allowed = extras[""].union(*(extras[extra] for extra in FEATURES.get(prefix, ())))
         for name in set(_imported(module)) - stdlib_module_names - {"merganser", "", *WITHOUT_EXTRA}:
