@@ -30,7 +30,7 @@ _RUNS_MAX: Final = 8
 """So many sorted runs are merged faster than they are sorted."""
 
 _FEW: Final = 16_384
-"""Up to so many rows of several numbers, as the first and last keys of files are, numpy is faster than Polars."""
+"""Maximum number of rows that numpy sorts faster than Polars by several numbers: the first and last keys of files."""
 
 
 def sorted_positions(
