@@ -48,6 +48,18 @@ def _enter_pool(owner: int) -> None:
     _thread.pool_of = owner
 
 
+def _with_first_thread(pool: ThreadPoolExecutor) -> ThreadPoolExecutor:
+    """Start the first thread of a pool, where no Ctrl-C arrives.
+
+    Ctrl-C while a pool starts a thread leaves one that the pool does not know. It ends when another one of the pool
+    does; if there is no other, the process never ends.
+    """
+    starter = threading.Thread(target=lambda: pool.submit(int), name="merganser-starter", daemon=True)
+    starter.start()
+    starter.join()
+    return pool
+
+
 def _system_clock() -> datetime:
     return datetime.now(UTC)
 
@@ -318,16 +330,18 @@ class Env:
         with self._lock:
             self._forget_pools_of_parent()
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(
+                pool = ThreadPoolExecutor(
                     self.threads, thread_name_prefix="merganser", initializer=_enter_pool, initargs=(id(self),)
                 )
+                self._pool = _with_first_thread(pool)
             return self._pool
 
     def _requests(self) -> ThreadPoolExecutor:
         with self._lock:
             self._forget_pools_of_parent()
             if self._request_pool is None:
-                self._request_pool = ThreadPoolExecutor(self.requests, thread_name_prefix="merganser-request")
+                pool = ThreadPoolExecutor(self.requests, thread_name_prefix="merganser-request")
+                self._request_pool = _with_first_thread(pool)
             return self._request_pool
 
     def _forget_pools_of_parent(self) -> None:

@@ -6,9 +6,11 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +225,7 @@ class Terminal:
         if self._pid == 0:
             os.chdir(directory)
             os.environ.update(PROMPT_TOOLKIT_NO_CPR="1", XDG_STATE_HOME=str(directory), TERM="xterm")
+            os.environ["PYTHONFAULTHANDLER"] = "1"
             os.execv(sys.executable, [sys.executable, "-m", "merganser", *arguments])
 
     def type(self, text: str) -> None:
@@ -230,22 +233,35 @@ class Terminal:
 
     def until(self, text: str) -> str:
         """Return what is printed up to a text."""
-        seen, end = b"", time.monotonic() + 60
-        while text.encode() not in seen and time.monotonic() < end:
-            if select.select([self._terminal], [], [], 1)[0]:
-                try:
-                    seen += os.read(self._terminal, 65536)
-                except OSError:  # it has ended
-                    break
-        found = seen.decode()
-        assert text in found
-        return found
+        return self._printed(lambda seen: text.encode() in seen)
 
     def ended(self) -> int:
         """Wait for the end, and return the exit code."""
+        self._printed(lambda _: False)
         code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         os.close(self._terminal)
         return code
+
+    def _printed(self, whole: Callable[[bytes], bool]) -> str:
+        """Return what is printed until it is whole or the process ends; after 60 s fail, with what each thread does."""
+        seen, end = b"", time.monotonic() + 60
+        while not whole(seen) and (more := self._read()) is not None:
+            seen += more
+            if time.monotonic() > end:
+                os.kill(self._pid, signal.SIGABRT)
+                while (more := self._read()) is not None:
+                    seen += more
+                pytest.fail(seen.decode())
+        return seen.decode()
+
+    def _read(self) -> bytes | None:
+        """Return what is printed within a second; None: it has ended."""
+        if not select.select([self._terminal], [], [], 1)[0]:
+            return b""
+        try:
+            return os.read(self._terminal, 65536)
+        except OSError:
+            return None
 
 
 def test_the_shell_runs_statements_and_leaves(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -147,6 +149,37 @@ def test_an_interrupt_leaves_at_once_and_later_requests_overlap_again() -> None:
     door = _Door(opens_at=3)
     assert shared.fetch(door.pass_through, range(9), at_once=3) == [item * 10 for item in range(9)]
     assert door.most == 3
+
+
+_CTRL_C_AT_A_START = """
+import sys, threading, time
+from merganser.storage.env import Env
+from merganser.storage.memory import MemoryStorage
+
+start = threading.Thread.start
+
+def pressed(thread):
+    start(thread)
+    if threading.current_thread() is threading.main_thread() and thread.name.startswith(sys.argv[1]):
+        threading.Thread.start = start
+        raise KeyboardInterrupt
+
+threading.Thread.start = pressed
+env = Env(MemoryStorage(), threads=4)
+try:
+    getattr(env, sys.argv[2])(lambda _: time.sleep(0.05), range(8))
+except KeyboardInterrupt:
+    print("pressed")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "method"), [("merganser-starter", "map"), ("merganser-starter", "fetch"), ("merganser_", "map")]
+)
+def test_a_process_ends_after_an_interrupt_while_a_thread_starts(name: str, method: str) -> None:
+    command = [sys.executable, "-c", _CTRL_C_AT_A_START, name, method]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "pressed\n", "")
 
 
 def test_few_requests_that_end_at_once_are_made_by_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
