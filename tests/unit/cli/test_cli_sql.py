@@ -233,21 +233,42 @@ class Terminal:
 
     def until(self, text: str) -> str:
         """Return what is printed up to a text."""
-        return self._printed(lambda seen: text.encode() in seen)
+        found = self._printed(lambda seen: text.encode() in seen)
+        assert text in found
+        return found
 
-    def ended(self) -> int:
-        """Wait for the end, and return the exit code."""
-        self._printed(lambda _: False)
+    def stopped(self) -> str:
+        """Press Ctrl-C, and return what is printed up to the prompt.
+
+        It is pressed again after ten seconds, as a person does: Python ignores one that comes in a callback, such as
+        that of the lock of an import.
+        """
+        return self._printed(lambda seen: b"shop>" in seen, press=10)
+
+    def ended(self, press: float | None = None) -> int:
+        """Wait for the end, and return the exit code; `press` as in `stopped`."""
+        self._printed(lambda _: False, press)
         code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         os.close(self._terminal)
         return code
 
-    def _printed(self, whole: Callable[[bytes], bool]) -> str:
-        """Return what is printed until it is whole or the process ends; after 60 s fail, with what each thread does."""
-        seen, end = b"", time.monotonic() + 60
-        while not whole(seen) and (more := self._read()) is not None:
+    def _printed(self, whole: Callable[[bytes], bool], press: float | None = None) -> str:
+        """Return what is printed until it is whole or the process ends; after 60 s fail, with what each thread does.
+
+        Args:
+            press: Ctrl-C is pressed now, and again after so many seconds; None: never.
+        """
+        begun = time.monotonic()
+        due, seen = begun, b""
+        while not whole(seen):
+            if press is not None and time.monotonic() >= due:
+                self.type("\x03")
+                due += press
+            more = self._read()
+            if more is None:
+                break
             seen += more
-            if time.monotonic() > end:
+            if time.monotonic() - begun > 60:
                 os.kill(self._pid, signal.SIGABRT)
                 while (more := self._read()) is not None:
                     seen += more
@@ -284,12 +305,10 @@ def test_ctrl_c_stops_the_statement_and_not_the_shell(orders: Any, tmp_path: Pat
     shell.until("shop>")
     shell.type(f"SELECT 1; {_LONG};\r")  # the row of the first one says that the second one begins
     shell.until("1 row, ")
-    shell.type("\x03")
-    assert "stopped after" in shell.until("shop>")
+    assert "stopped after" in shell.stopped()
     shell.type(f"SELECT 1; UPDATE orders SET note = 'x' WHERE id IN ({_LONG});\r")
     shell.until("1 row, ")
-    shell.type("\x03")
-    assert "stopped after" in shell.until("shop>")
+    assert "stopped after" in shell.stopped()
     shell.type("SELECT 41 + 1 AS n;\r")
     assert "42" in shell.until("1 row, ")
     shell.type("\\q\r")
@@ -300,8 +319,7 @@ def test_ctrl_c_ends_a_command(orders: Any, tmp_path: Path) -> None:
     orders.write([{"id": 4, "dt": "a", "note": None, "tags": None}])
     command = Terminal(tmp_path, "sql", "-d", "shop", "-e", f"SELECT 1; {_LONG}")
     command.until("1 row, ")
-    command.type("\x03")
-    assert command.ended() == 130
+    assert command.ended(press=10) == 130
 
 
 def test_a_command_asks_at_a_terminal_before_it_drops(orders: Any, tmp_path: Path) -> None:
