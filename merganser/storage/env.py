@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar, overload
@@ -54,7 +55,12 @@ def _with_first_thread(pool: ThreadPoolExecutor) -> ThreadPoolExecutor:
     Ctrl-C while a pool starts a thread leaves one that the pool does not know. It ends when another one of the pool
     does; if there is no other, the process never ends.
     """
-    starter = threading.Thread(target=lambda: pool.submit(int), name="merganser-starter", daemon=True)
+
+    def start() -> None:
+        with suppress(RuntimeError):  # the process ends, or has too many threads: the caller's own work says so
+            pool.submit(int)
+
+    starter = threading.Thread(target=start, name="merganser-starter", daemon=True)
     starter.start()
     starter.join()
     return pool

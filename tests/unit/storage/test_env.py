@@ -182,6 +182,30 @@ def test_a_process_ends_after_an_interrupt_while_a_thread_starts(name: str, meth
     assert (done.returncode, done.stdout, done.stderr) == (0, "pressed\n", "")
 
 
+_WORK_AT_THE_END = """
+import threading
+from merganser.storage.env import Env
+from merganser.storage.memory import MemoryStorage
+
+def work():
+    threading.main_thread().join()
+    try:
+        Env(MemoryStorage(), threads=4).map(str, range(8))
+    except RuntimeError as error:
+        print(error)
+
+threading.Thread(target=work).start()
+"""
+
+
+def test_work_that_comes_when_the_process_ends_is_refused_to_its_caller_alone() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _WORK_AT_THE_END], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "cannot schedule new futures after interpreter shutdown\n"
+
+
 def test_few_requests_that_end_at_once_are_made_by_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(env_module, "_ALONE_SECONDS", 60)
     me = threading.get_ident()
