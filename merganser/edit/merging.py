@@ -419,12 +419,13 @@ class Merge:
             sought: the keys whose rows the merge has looked at; None: all.
         """
         keys = new.select(list(table.row_key))
-        positions, is_last = sorted_positions(keys.columns)
+        own = table.schema.primary_keys if table.moves_keys else table.row_key  # those of a row in any partition
+        positions, is_last = sorted_positions(keys.select(list(own)).columns)
         if not is_last.all():
             twice = keys.take(pa.array(positions[np.flatnonzero(~is_last)[:SHOWN_MAX]]))
             raise InvalidInputError(
                 f"{self._action}: {counted(int((~is_last).sum()), 'new row')} would have the key of another one "
-                f"({examples(twice, table.row_key)}). Nothing was written. Leave one row of the source for each key.",
+                f"({examples(twice, own)}). Nothing was written. Leave one row of the source for each key.",
                 table=table.name,
             )
         if snapshot is None or (sought is not None and self._inserts_sought_keys(table)):

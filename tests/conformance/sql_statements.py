@@ -198,6 +198,12 @@ SESSIONS: Final[dict[str, tuple[Step, ...]]] = {
         "CALL sys.reset_consumer('default.t', 'd', 2)",
         ("SELECT consumer_id, next_snapshot_id FROM t$consumers", [["d", 2]]),
     ),
+    "new-rows-of-one-key-are-refused-in-any-partition": (
+        "CREATE TABLE t (k INT, p INT, a INT, PRIMARY KEY (k) NOT ENFORCED) PARTITIONED BY (p)",
+        ("MERGE INTO t USING (VALUES (7, 1, 4), (7, 2, 5)) AS x(k, p, a) ON t.k = x.k WHEN NOT MATCHED THEN INSERT *",
+         "1 new row would have the key of another one (k = 7)|nothing was written"),
+        ("SELECT * FROM t", []),
+    ),
 }  # fmt: skip
 
 

@@ -451,3 +451,16 @@ def test_a_row_column_comes_before_a_name_that_is_not_given(catalog: mg.Catalog)
     found = table.merge(rows, "t.s.id = s.id AND t.id = s.n", alias=("t", "s"))
     assert counts(found.when_matched_update({"n": "t.s.id + s.n"}).execute()) == (0, 1, 0)
     assert table.read().to_pylist() == [{"id": 1, "s": {"id": 7}, "n": 8}]
+
+
+@pytest.mark.parametrize("others", [1, 2])
+def test_new_rows_of_one_key_in_several_partitions_are_refused(catalog: mg.Catalog, others: int) -> None:
+    """The second row would replace the first one in its partition, and both would be counted."""
+    columns = {"id": "BIGINT", "p": "INT", "u": "STRING"}
+    table = catalog.create_table("db.moving", columns, primary_key=["id"], partition_by=["p"])
+    rows = [{"id": 7, "p": 1, "u": "a"}, {"id": 7, "p": others, "u": "b"}, {"id": 8, "p": 1, "u": "c"}]
+    merge = table.merge(rows, on="target.id = source.id").when_not_matched_insert()
+    with pytest.raises(mg.errors.InvalidInputError, match=r"1 new row would have the key of another one \(id = 7\)"):
+        merge.execute()
+    assert table.read().to_pylist() == []
+    assert counts(table.merge(rows[1:], on="target.id = source.id").when_not_matched_insert().execute()) == (2, 0, 0)
