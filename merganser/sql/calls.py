@@ -7,6 +7,7 @@ there is one, and else one of the current database.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -171,6 +172,7 @@ def _expression(state: State, function: Function, arguments: Sequence[exp.Expres
             function=function.name,
         )
     given = list(arguments) + [_default(state, function, f) for f in fields[len(arguments) :]]
+    body = _apart(body, given)
     uses = _uses(function, body)
     for f, argument in zip(fields, given, strict=True):
         if uses.get(f.name.lower(), 0) > 1 and _changes(argument):
@@ -258,6 +260,44 @@ def _parameter(
     return None
 
 
+def _apart(body: exp.Expression, arguments: Sequence[exp.Expression]) -> exp.Expression:
+    """Return an expression whose lambdas have parameters of their own names, which no argument has.
+
+    Else a column of the caller would mean the parameter of a lambda, once it stands inside of that.
+    """
+    top = exp.Paren(this=body.copy())
+    taken = {node.name.lower() for tree in (top, *arguments) for node in tree.find_all(exp.Identifier)}
+    for made in reversed(list(top.find_all(exp.Lambda))):  # inner ones first: their parameters hide those around them
+        names: dict[str, exp.Identifier] = {}
+        for parameter in made.expressions:
+            own = parameter.name.lower()
+            number = next(n for n in itertools.count(1) if f"{own}_{n}" not in taken)
+            names[own] = exp.to_identifier(f"{own}_{number}", quoted=parameter.args.get("quoted"))
+            taken.add(names[own].name)
+        made.set("expressions", [names[parameter.name.lower()].copy() for parameter in made.expressions])
+        for node in list(made.this.find_all(exp.Identifier)):
+            if node.name.lower() not in names or not _is_variable(node):
+                continue
+            new, column = names[node.name.lower()].copy(), node.parent
+            if isinstance(column, exp.Column):  # the parser knows a parameter by its letters, and X -> x + 1 is one
+                column.replace(exp.Dot.build([new, *column.parts[1:]]) if column.table else new)
+            else:
+                node.replace(new)
+    return top.this  # type: ignore[no-any-return]
+
+
+def _is_variable(name: exp.Identifier) -> bool:
+    """Return whether a name is a value, rather than a part of another name, of a type or the like."""
+    match name.parent:
+        case exp.Column() as column:
+            return column.parts[0] is name
+        case exp.Dot() | exp.Lambda() | exp.Alias():
+            return str(name.arg_key) == "this"
+        case exp.ColumnDef() | exp.DataType():
+            return False
+    return True
+
+
 def _uses(function: Function, body: exp.Expression) -> dict[str, int]:
     names = {f.name.lower(): f for f in function.inputs or ()}
     found: dict[str, int] = {}
@@ -313,7 +353,7 @@ def checked(state: State, engine: Engine, function: Function) -> Function:
         own = replace(state, database=function.database)
         for field in fields:
             _default(own, function, field)
-        body = _body(own, function)
+        body = _apart(_body(own, function), ())
         nulls = {f.name.lower(): _cast(exp.Null(), f.type) for f in fields}
         made: exp.Expression = _filled(function, body, nulls)
         if function.returns:
