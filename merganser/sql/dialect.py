@@ -44,6 +44,10 @@ def _casts(parse: Any) -> Any:
 class Queries(Dialect):  # type: ignore[misc]
     """Spark's dialect for whole queries."""
 
+    SUPPORTS_VALUES_DEFAULT = (
+        False  # DEFAULT is a column by its name; else `default.f(1)` in VALUES is none of a database
+    )
+
     class Tokenizer(Dialect.Tokenizer):  # type: ignore[misc]
         """The tokenizer of Spark, for which `window` is a keyword only before a window with a name."""
 

@@ -146,9 +146,9 @@ def without_defaults(tree: exp.Expression) -> exp.Expression:
 
     def change(node: exp.Expression) -> exp.Expression:
         if (
-            isinstance(node, exp.Column | exp.Var)
+            isinstance(node, exp.Column)
             and node.name.upper() == "DEFAULT"
-            and not (isinstance(node, exp.Column) and (node.table or node.this.args.get("quoted")))
+            and not (node.table or node.this.args.get("quoted"))
         ):
             return exp.Null()
         return node
@@ -372,7 +372,7 @@ def _cast(value: exp.Expression, kind: t.DataType) -> exp.Expression:
 
 def _default_of(field: t.Field | None, value: exp.Expression) -> exp.Expression:
     """Return a value, or the default of the column where the value is DEFAULT."""
-    if not (isinstance(value, exp.Column | exp.Var) and value.name.upper() == "DEFAULT"):
+    if not (isinstance(value, exp.Column) and value.name.upper() == "DEFAULT"):
         return value
     if field is None or field.default is None:
         return exp.Null()

@@ -312,6 +312,13 @@ CASES: dict[str, list[Step]] = {
         "CREATE FUNCTION abs(x INT) RETURNS INT RETURN 0 - 100",
         ("SELECT abs(-1), shop.abs(-1)", [(1, -100)]),
     ],
+    "a function of the database default is no DEFAULT": [
+        "CREATE FUNCTION default.ten(x INT) RETURN x * 10",
+        "CREATE TABLE filled (id INT, s STRING DEFAULT 'x')",
+        "INSERT INTO filled VALUES (default.ten(1), DEFAULT), (default.ten(2) + 1, 'y'), (DEFAULT, 'z')",
+        ("SELECT id, s FROM filled ORDER BY s", [(10, "x"), (21, "y"), (None, "z")]),
+        ("SELECT * FROM (VALUES (default.ten(1), 2)) AS v(a, b)", [(10, 2)]),
+    ],
     "functions are listed and described": [
         "CREATE FUNCTION g(x INT) RETURNS INT RETURN x",
         "CREATE FUNCTION f(a INT, b STRING) RETURNS STRING COMMENT 'joins' NOT DETERMINISTIC RETURN concat(a, b)",
