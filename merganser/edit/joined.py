@@ -45,6 +45,7 @@ class On:
         of_both: the rest; None: there is none.
         names: what SQL text calls the two sides.
         null_safe: the columns of `pairs` that are equal to a null where both are null (`<=>`).
+        of_keys: values are equal as keys are: 0.0 and -0.0 are two.
     """
 
     pairs: tuple[tuple[t.Field, Projection], ...]
@@ -53,6 +54,7 @@ class On:
     of_both: Predicate | None
     names: Names = dataclasses.field(default=DEFAULT, compare=False)
     null_safe: frozenset[str] = frozenset()
+    of_keys: bool = False
 
     @property
     def reads(self) -> frozenset[str]:
@@ -195,7 +197,7 @@ class Source:
         self._action = action
         self._keys, self._places = self._joined_by()
         self._frame = pl.DataFrame(
-            [*(_series(f"k{i}", key) for i, key in enumerate(self._keys.columns)), pl.Series("s", self._places)]
+            [*(self._series(f"k{i}", key) for i, key in enumerate(self._keys.columns)), pl.Series("s", self._places)]
         )
 
     def _joined_by(self) -> tuple[pa.Table, Positions]:
@@ -238,7 +240,7 @@ class Source:
         Returns:
             int64[p], rows of `targets`, rising; int64[p], rows of the source; p rows with the columns.
         """
-        keys = [_series(f"k{i}", targets.column(field.name)) for i, (field, _) in enumerate(self._on.pairs)]
+        keys = [self._series(f"k{i}", targets.column(field.name)) for i, (field, _) in enumerate(self._on.pairs)]
         frame = pl.DataFrame([*keys, pl.Series("t", np.arange(targets.num_rows))])
         # nulls are left in the source only where they are equal
         nulls = bool(self._on.null_safe)
@@ -255,6 +257,11 @@ class Source:
             of_target, of_source = of_target[kept], of_source[kept]
         self.met[of_source] = True
         return of_target, of_source, beside(targets, self.rows, of_target, of_source, reads)
+
+    def _series(self, name: str, column: pa.ChunkedArray) -> pl.Series:
+        if pa.types.is_floating(column.type) and not self._on.of_keys:
+            column = pc.add(column, pa.scalar(0.0, column.type))  # both zeros are equal
+        return polars_column(column).alias(name)
 
 
 def beside(
@@ -275,9 +282,3 @@ def beside(
     rows = pa.chunked_array([pa.nulls(len(of_target))])  # so that the number of rows is told
     called = ["", *(f"{TARGET}.{name}" for name in left.column_names), *right.column_names]
     return pa.Table.from_arrays([rows, *left.columns, *right.columns], called)
-
-
-def _series(name: str, column: pa.ChunkedArray) -> pl.Series:
-    if pa.types.is_floating(column.type):
-        column = pc.add(column, pa.scalar(0.0, column.type))  # both zeros are equal
-    return polars_column(column).alias(name)

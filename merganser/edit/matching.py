@@ -127,19 +127,10 @@ def with_keys(keys: pa.Table, table: TableDef, action: str) -> Predicate:
         action: what is being done, as messages begin.
 
     Raises:
-        InvalidInputError: they would be more than `_LISTS_MAX` lists, or one has a zero of FLOAT or DOUBLE: 0.0 and
-            -0.0 are two keys, and equal to a condition.
+        InvalidInputError: they would be more than `_LISTS_MAX` lists.
     """
     fields = [table.schema.field(name) for name in table.schema.primary_keys]
     columns = {field.name: arrow_to_list(keys.column(field.name), field.type) for field in fields}
-    for field in fields:
-        if isinstance(field.type, t.Float | t.Double) and 0 in columns[field.name]:
-            raise InvalidInputError(
-                f"{action}: the query names a key with {field.name} = 0, which is {field.type}. 0.0 and -0.0 are two "
-                "keys, and equal to a condition, so rows of both would go. Nothing was written. Leave zeros out of the "
-                "query, and name their rows by a plain condition.",
-                column=field.name,
-            )
     listed = max(fields, key=lambda field: len({*map(repr, columns[field.name])}))
     others = [field for field in fields if field is not listed]
     lists: dict[tuple[str, ...], tuple[list[Expression], list[Any]]] = {}
@@ -164,11 +155,17 @@ def with_keys(keys: pa.Table, table: TableDef, action: str) -> Predicate:
 
 
 def _one_of(field: t.Field, values: Collection[Any]) -> Expression:
-    """Return the condition that a column has one of some stored values."""
+    """Return the condition that a column of a key has one of some stored values. 0.0 and -0.0 are two of them."""
     kind = field.type.with_nullable(True)
     column = Column((field.name,), kind)
     known = [Literal(value, kind) for value in values if value is not None]
+    zeros = {str(value.value) for value in known if isinstance(kind, t.Float | t.Double) and value.value == 0}
     found = [build.member(column, known)] if known else []
+    if len(zeros) == 1:  # by a condition both are equal, as texts they differ
+        others = [value for value in known if value.value != 0]
+        text = build.compare("=", build.cast(column, t.string()), Literal(zeros.pop(), t.string()))
+        one_zero = build.conjunction([build.compare("=", column, Literal(0.0, kind)), text])
+        found = [*([build.member(column, others)] if others else []), one_zero]
     if len(known) < len(values):
         found.append(build.is_null(column))
     return build.disjunction(found)

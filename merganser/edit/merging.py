@@ -62,7 +62,7 @@ _WINDOW_ROWS: Final = 500_000
 """So many rows of the target are joined with the source at once."""
 _ROW: Final = internal_name("row")
 _INTEGERS: Final = (t.TinyInt, t.SmallInt, t.Int, t.BigInt)
-_OF_MODULES: Final = frozenset({"computed_from", "is_void", "names", "table", "with_source"})
+_OF_MODULES: Final = frozenset({"by_keys", "computed_from", "is_void", "names", "table", "with_source"})
 """What other modules of merganser use of a merge, and no page explains."""
 
 
@@ -310,6 +310,10 @@ class Merge:
         """Return the merge of some rows, to be done in this process."""
         return replace(self, _source=source_of(rows, self._table, self._action), _elsewhere=None)
 
+    def by_keys(self) -> Merge:
+        """Return the merge of rows that are equal as keys are, whose 0.0 and -0.0 are two, and not as values are."""
+        return replace(self, _on=replace(self._on, of_keys=True))
+
     def computed_from(self, reads: Reads | None) -> Merge:
         """Return the merge with what a query read of the table that gave the source its rows.
 
@@ -366,8 +370,8 @@ class Merge:
         kinds = [table.schema.field(name).type for name in table.row_key]
         if self._unmatched or not table.keyed or table.counting or table.moves_keys:
             return None
-        if any(isinstance(kind, t.Float | t.Double) for kind in kinds):  # zeros of both signs are equal, and two keys
-            return None
+        if not self._on.of_keys and any(isinstance(kind, t.Float | t.Double) for kind in kinds):
+            return None  # zeros of both signs are equal, and two keys
         keys = source.keys(table.row_key)
         if keys is None or not keys.num_rows:
             return keys

@@ -24,7 +24,7 @@ from merganser.expr.tree import Literal
 from merganser.handle.table import Table
 from merganser.options.read import DELETION_VECTORS_MERGE_ON_READ
 from merganser.options.registry import did_you_mean
-from merganser.options.write import DYNAMIC_PARTITION_OVERWRITE
+from merganser.options.write import DYNAMIC_PARTITION_OVERWRITE, PRIMARY_KEY_NULLABLE
 from merganser.rules.compacting import hides_level_0
 from merganser.scan.rows import counted
 from merganser.schema import types as t
@@ -437,9 +437,12 @@ def _by_merge(
         found = engine.query(state, query, table)
         _check_keys(table, found)
         relation = _of_columns(state, engine, table, found, keys, list(values or {}))
-        equal = "=" if table.primary_key else "<=>"
+        nulls = not table.primary_key or table.definition.options.get(PRIMARY_KEY_NULLABLE)
+        equal = "<=>" if nulls else "="
         on = " AND ".join(f"target.{_quoted(key)} {equal} source.{_quoted(key)}" for key in keys)
         merge = engine.merge(state, table, relation, on, ("target", "source"))
+        if table.primary_key:
+            merge = merge.by_keys()
         if values is None:
             merge = merge.when_matched_delete()
         else:

@@ -198,6 +198,35 @@ SESSIONS: Final[dict[str, tuple[Step, ...]]] = {
         "CALL sys.reset_consumer('default.t', 'd', 2)",
         ("SELECT consumer_id, next_snapshot_id FROM t$consumers", [["d", 2]]),
     ),
+    **{
+        f"changes-by-a-query-take-two-zeros-for-two-keys-{name}": (
+            f"CREATE TABLE t (d {kind}, v INT, PRIMARY KEY (d) NOT ENFORCED){options}",
+            f"INSERT INTO t SELECT CAST(d AS {kind}), v FROM VALUES (0.0D, 1), (-0.0D, 2), (5D, 3), "
+            "(CAST('NaN' AS DOUBLE), 4) AS x(d, v)",
+            "UPDATE t SET v = v * 10 WHERE v = (SELECT 2)",
+            "UPDATE t SET v = v * 100 WHERE v IN (SELECT 1 UNION ALL SELECT 20)",
+            ("SELECT v FROM t", [[100], [2000], [3], [4]]),
+            "DELETE FROM t WHERE v IN (SELECT 100)",
+            "DELETE FROM t WHERE v IN (SELECT 4)",
+            ("SELECT v FROM t", [[2000], [3]]),
+            f"INSERT INTO t VALUES (CAST(0.0D AS {kind}), 1)",
+            f"DELETE FROM t WHERE d IN (SELECT CAST(0.0D AS {kind}))",
+            ("SELECT v FROM t", [[3]]),
+        )
+        for name, kind, options in (
+            ("lookup", "DOUBLE", " WITH ('bucket' = '1')"), ("float", "FLOAT", ""),
+            ("partial", "DOUBLE", " WITH ('bucket' = '1', 'merge-engine' = 'partial-update')"),
+        )
+    },
+    "changes-by-a-query-find-keys-that-are-null": (
+        "CREATE TABLE t (k INT, j INT, v INT, PRIMARY KEY (k, j) NOT ENFORCED) "
+        "WITH ('bucket' = '1', 'primary-key.nullable' = 'true')",
+        "INSERT INTO t VALUES (NULL, 1, 1), (NULL, NULL, 2), (1, NULL, 3), (1, 1, 4)",
+        "UPDATE t SET v = v * 10 WHERE v IN (SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4)",
+        ("SELECT v FROM t", [[1], [20], [30], [40]]),
+        "DELETE FROM t WHERE v IN (SELECT 1 UNION ALL SELECT 20)",
+        ("SELECT v FROM t", [[30], [40]]),
+    ),
     "new-rows-of-one-key-are-refused-in-any-partition": (
         "CREATE TABLE t (k INT, p INT, a INT, PRIMARY KEY (k) NOT ENFORCED) PARTITIONED BY (p)",
         ("MERGE INTO t USING (VALUES (7, 1, 4), (7, 2, 5)) AS x(k, p, a) ON t.k = x.k WHEN NOT MATCHED THEN INSERT *",
