@@ -135,11 +135,18 @@ def _try_element_at(values: list[Value]) -> Value:
 
 def _array_join(values: list[Value]) -> Value:
     a, kind = values[0].text, element_of(values[0], "array_join")
-    separator = taken(values[1], "s", "array_join").text
-    texts = f"list_transform({a}, lambda _e: {cast(Value('_e', kind), t.string()).text})"
-    if len(values) == 3:
-        texts = f"list_transform({texts}, lambda _t: coalesce(_t, {taken(values[2], 's', 'array_join').text}))"
-    return Value(_known(f"coalesce(array_to_string({texts}, {separator}), '')", a, separator), t.string())
+    separator, *rest = (taken(value, "s", "array_join") for value in values[1:])
+    texts, needed = f"list_transform({a}, lambda _e: {cast(Value('_e', kind), t.string()).text})", [a, separator.text]
+    if rest:
+        texts = f"list_transform({texts}, lambda _t: coalesce(_t, {rest[0].text}))"
+        needed.append(rest[0].text)
+    if separator.is_text:
+        made = f"coalesce(array_to_string({texts}, {separator.text}), '')"
+    else:  # array_to_string takes constants only
+        known = f"list_filter({texts}, lambda _t: _t IS NOT NULL)"
+        each = f"list_transform({known}, lambda _t, _i: CASE WHEN _i = 1 THEN _t ELSE {separator.text} || _t END)"
+        made = f"coalesce(array_to_string({each}, ''), '')"
+    return Value(_known(made, *needed), t.string())
 
 
 def _arrays_zip(values: list[Value]) -> Value:

@@ -244,6 +244,11 @@ def _same_number(name: str) -> Make:
     return make
 
 
+def _negative(values: list[Value]) -> Value:
+    value = values[0] if isinstance(values[0].type, Interval) else taken(values[0], "n", "negative")
+    return Value(f"(-{value.text})", value.type)
+
+
 def _mod(values: list[Value]) -> Value:
     return arithmetic("%", values[0], values[1])
 
@@ -279,12 +284,14 @@ def _substring(values: list[Value]) -> Value:
     start = taken(values[1], "i", "substring").text
     first = f"CASE WHEN {start} > 0 THEN {start} WHEN {start} = 0 THEN 1 ELSE length({s}) + {start} + 1 END"
     if len(values) < 3:
-        return Value(f"substring({s}, greatest({first}, 1))", t.string())
+        text = f"substring({s}, greatest({first}, 1))"
+        return Value(f"CASE WHEN {start} IS NOT NULL THEN {text} END", t.string())  # greatest leaves nulls out
     length = taken(values[2], "i", "substring").text
     # what lies before the first character counts into the length
     end = f"(CASE WHEN {start} > 0 THEN {start} WHEN {start} = 0 THEN 1 ELSE length({s}) + {start} + 1 END + {length})"
     return Value(
-        f"CASE WHEN {length} <= 0 OR {end} <= 1 THEN CASE WHEN {s} IS NULL THEN NULL ELSE '' END "
+        f"CASE WHEN {s} IS NULL OR {start} IS NULL OR {length} IS NULL THEN NULL "
+        f"WHEN {length} <= 0 OR {end} <= 1 THEN '' "
         f"ELSE substring({s}, greatest({first}, 1), {end} - greatest({first}, 1)) END",
         t.string(),
     )
@@ -310,10 +317,11 @@ def _pad(name: str) -> Make:
         s, n = taken(values[0], "s", name).text, taken(values[1], "i", name).text
         size = f"CAST(greatest({n}, 0) AS INTEGER)"
         if len(values) < 3:
-            return Value(f"{name}({s}, {size}, ' ')", t.string())
+            return Value(f"CASE WHEN {n} IS NOT NULL THEN {name}({s}, {size}, ' ') END", t.string())
         fill = taken(values[2], "s", name).text
         # DuckDB refuses a fill that is empty, where Spark fills with nothing
-        return Value(f"CASE WHEN {fill} = '' THEN left({s}, {size}) ELSE {name}({s}, {size}, {fill}) END", t.string())
+        text = f"WHEN {fill} = '' THEN left({s}, {size}) ELSE {name}({s}, {size}, {fill})"
+        return Value(f"CASE WHEN {n} IS NULL THEN NULL {text} END", t.string())  # greatest leaves nulls out
 
     return make
 
@@ -339,9 +347,9 @@ def _reverse(values: list[Value]) -> Value:
 
 def _replace(values: list[Value]) -> Value:
     s, part, *rest = (taken(value, "s", "replace").text for value in values)
-    return Value(
-        f"CASE WHEN {part} = '' THEN {s} ELSE replace({s}, {part}, {rest[0] if rest else string('')}) END", t.string()
-    )
+    new = rest[0] if rest else string("")
+    text = f"WHEN {part} = '' AND {new} IS NOT NULL THEN {s} ELSE replace({s}, {part}, {new})"
+    return Value(f"CASE {text} END", t.string())
 
 
 def _overlay(values: list[Value]) -> Value:
@@ -349,7 +357,7 @@ def _overlay(values: list[Value]) -> Value:
     _refuse_bytes(s, "overlay")
     s, new, start = (taken(value, letter, "overlay") for value, letter in zip(values, "ssi", strict=False))
     length = taken(values[3], "i", "overlay").text if len(values) > 3 else "-1"
-    size = f"CASE WHEN {length} >= 0 THEN {length} ELSE length({new.text}) END"
+    size = f"CASE WHEN {length} < 0 THEN length({new.text}) ELSE {length} END"
     before = _substring([s, Value("1", t.Int()), Value(f"({start.text} - 1)", t.Int())])
     after = _substring([s, Value(f"({start.text} + {size})", t.Int())])
     return Value(f"({before.text} || {new.text} || {after.text})", t.string())
@@ -641,6 +649,7 @@ def _array_contains(values: list[Value]) -> Value:
     _, (a, x) = common_elements(values[0], values[1:], "array_contains")
     found = f"list_contains({a}, {x})"
     unknown = f"len(list_filter({a}, lambda _e: _e IS NULL)) > 0"
+    unknown += f" OR {x} IS NULL"
     return Value(f"CASE WHEN {found} THEN TRUE WHEN {unknown} THEN NULL ELSE {found} END", t.Boolean())
 
 
@@ -660,7 +669,8 @@ def _sort_array(values: list[Value]) -> Value:
     if len(values) == 1:
         return Value(f"list_sort({a}, 'ASC', 'NULLS FIRST')", values[0].type)
     up = f"list_sort({a}, 'ASC', 'NULLS FIRST')"
-    return Value(f"CASE WHEN {values[1].text} THEN {up} ELSE list_sort({a}, 'DESC', 'NULLS LAST') END", values[0].type)
+    way, down = taken(values[1], "b", "sort_array").text, f"list_sort({a}, 'DESC', 'NULLS LAST')"
+    return Value(f"CASE WHEN {way} THEN {up} WHEN NOT {way} THEN {down} END", values[0].type)
 
 
 def _sequence(values: list[Value]) -> Value:
@@ -671,6 +681,8 @@ def _sequence(values: list[Value]) -> Value:
     step = to(values[2], t.BigInt()) if len(values) > 2 else f"CASE WHEN {a} <= {b} THEN 1 ELSE -1 END"
     bad = f"({a} < {b} AND {step} <= 0) OR ({a} > {b} AND {step} >= 0)"
     made = f"CAST(generate_series({a}, {b}, {step}) AS {duck(kind)}[])"
+    if len(values) > 2:  # of one number, whatever the step
+        made = f"CASE WHEN {a} = {b} AND {step} = 0 THEN [CAST({a} AS {duck(kind)})] ELSE {made} END"
     text = f"CASE WHEN {bad} THEN error('the step of sequence does not lead from the start to the end') ELSE {made} END"
     return Value(text if len(values) > 2 else made, t.Array(element=kind))
 
@@ -870,9 +882,9 @@ SCALARS: Final[dict[str, Function]] = dict([
     _own("split", 2, 3, _split), _own("regexp_replace", 3, 4, _regexp_replace),
     _own("regexp_extract", 2, 3, _regexp_extract),
     _text("translate", "sss", t.string(), "translate({0}, {1}, {2})"),
-    _text("space", "i", t.string(), "repeat(' ', greatest({0}, 0))"),
+    _text("space", "i", t.string(), "CASE WHEN {0} IS NOT NULL THEN repeat(' ', greatest({0}, 0)) END"),
     _text(
-        "split_part", "ssi", t.string(), "CASE WHEN {0} IS NULL OR {1} IS NULL THEN NULL "
+        "split_part", "ssi", t.string(), "CASE WHEN {0} IS NULL OR {1} IS NULL OR {2} IS NULL THEN NULL "
         "WHEN {2} = 0 THEN error('the index of split_part is 0: it begins at 1') "
         "WHEN {1} = '' AND {2} NOT IN (1, -1) THEN '' WHEN {1} = '' THEN {0} ELSE split_part({0}, {1}, {2}) END",
     ),
@@ -886,7 +898,7 @@ SCALARS: Final[dict[str, Function]] = dict([
     _own("bit_length", 1, 1, _bytes_in("bit_length", 8)),
     _text("chr", "l", t.string(), "CASE WHEN {0} < 0 THEN '' ELSE chr(CAST({0} % 256 AS INTEGER)) END"),
     # numbers
-    _own("abs", 1, 1, _same_number("abs")), _own("negative", 1, 1, lambda v: Value(f"(-{v[0].text})", v[0].type)),
+    _own("abs", 1, 1, _same_number("abs")), _own("negative", 1, 1, _negative),
     _own("positive", 1, 1, lambda v: v[0]),
     _own("round", 1, 2, _round), _own("floor", 1, 2, _whole("floor")), _own("ceil", 1, 2, _whole("ceil")),
     _own("ceiling", 1, 2, _whole("ceil")), _own("mod", 2, 2, _mod), _own("pmod", 2, 2, _pmod),
