@@ -136,6 +136,33 @@ class Dialect(Spark):  # type: ignore[misc]
             return text if digits is None else f"{text}({digits})"
 
 
+_BEFORE_ITEMS: Final = (
+    TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.COMMA, TokenType.SELECT, TokenType.DISTINCT, TokenType.VALUES,
+)  # fmt: skip
+"""Tokens behind which the first item of a list begins, or the next one."""
+_BY: Final = re.compile(r"(?:GROUP|ORDER|PARTITION|CLUSTER|DISTRIBUTE|SORT) BY", re.IGNORECASE)
+
+
+def missing_item(tokens: Sequence[Token]) -> int | None:
+    """Return the place of the token before which a list lacks an item: sqlglot reads `(1,,2)` as `(1, 2)`."""
+    comma, ends = TokenType.COMMA, (TokenType.R_PAREN, TokenType.R_BRACKET)
+    kinds = [token.token_type for token in tokens]
+    for i, kind in enumerate(kinds):
+        before = kinds[i - 1] if i else TokenType.L_PAREN
+        if kind in ends and before == comma:
+            return i
+        is_name = i > 1 and tokens[i - 2].text in (":", ".")
+        if kind == comma and not is_name and (before in _BEFORE_ITEMS or _BY.fullmatch(_words(tokens, i))):
+            return i
+    return len(tokens) if kinds and kinds[-1] == comma else None
+
+
+def _words(tokens: Sequence[Token], end: int) -> str:
+    """Return the two words before a token, which may be one token; a name in quotes is none."""
+    found = [token.text for token in tokens[max(end - 2, 0) : end] if token.token_type != TokenType.IDENTIFIER]
+    return " ".join(" ".join(found).split()[-2:])
+
+
 def digits_of(kind: exp.DataType) -> int | None:
     """Return the digits of seconds that a TIMESTAMP is written with: `3` of TIMESTAMP(3). None if it has none, or 6."""
     if kind.this not in _MOMENTS or not kind.expressions:
@@ -256,6 +283,8 @@ def _parsed(text: str, what: str) -> exp.Expression:
         raise InvalidInputError(f"cannot read the {what} '{text}': {error}", text=text) from None
     if not isinstance(node, exp.Expression):
         raise InvalidInputError(f"cannot read the {what} '{text}': it is not an expression", text=text)
+    if "," in text and missing_item(Dialect().tokenize(text)) is not None:
+        raise InvalidInputError(f"cannot read the {what} '{text}': a list in it lacks an item at a comma.", text=text)
     node.meta[_SOURCE] = text
     return node
 

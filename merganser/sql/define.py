@@ -156,8 +156,9 @@ def _create_as(state: State, engine: Engine, full: str, statement: s.CreateTable
         check_stored_type(field, f"cannot create '{full}'")
     try:
         with state.catalog.creating(
-            full, fields, partition_by=statement.partition_by, options=options, comment=statement.comment
-        ) as table:
+            full, fields, primary_key=statement.primary_key or (), partition_by=statement.partition_by,
+            options=options, comment=statement.comment,
+        ) as table:  # fmt: skip
             return insert_into(state, engine, table, relation)
     except AlreadyExistsError:
         if statement.if_not_exists and _exists(state, full):  # another process made it meanwhile

@@ -369,6 +369,8 @@ def _create(reader: Reader) -> s.Statement:
             reader.fail_with_nearest(("WITH", "PARTITIONED BY", "COMMENT", "USING", "TBLPROPERTIES", "LIKE", "AS"))
     if query is not None and columns:
         reader.fail("CREATE TABLE ... AS takes its columns from the query; leave the list of columns out")
+    if like is not None and (columns or key or partition or query is not None):
+        reader.fail("CREATE TABLE ... LIKE takes columns, keys and partitions of that table; leave yours out")
     if not columns and like is None and query is None:
         reader.fail("expected columns in brackets, LIKE, or AS with a query")
     if query is not None and comment is None:

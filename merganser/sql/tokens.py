@@ -291,18 +291,23 @@ class Cursor:
         return int(token.text)
 
     def balanced(self, *stops: str) -> tuple[int, int]:
-        """Take tokens up to one of these words outside of brackets; return the offsets of their text."""
-        depth, first = 0, self.at
+        """Take tokens up to one of these words outside of brackets and CASE; return the offsets of their text."""
+        inside: list[str] = []
+        first = self.at
         while not self.done:
-            word = self.word()
-            if depth == 0 and word in stops:
+            word = "" if self.at > first and self.tokens[self.at - 1].text in (".", ":") else self.word()
+            if not inside and word in stops:
                 break
-            if word in ("(", "[", "{"):
-                depth += 1
+            if word in ("(", "[", "{", "CASE"):
+                inside.append(word)
+            elif word == "END" and inside and inside[-1] == "CASE":
+                inside.pop()
             elif word in (")", "]", "}"):
-                depth -= 1
-                if depth < 0:
+                while inside and inside[-1] == "CASE":  # it has no END, which the parser says
+                    inside.pop()
+                if not inside:
                     break
+                inside.pop()
             self.at += 1
         if self.at == first:
             self.fail("expected an expression")

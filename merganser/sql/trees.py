@@ -22,6 +22,7 @@ from sqlglot.errors import ParseError
 from sqlglot.tokens import Token, TokenType
 
 from merganser.errors import InvalidInputError, SqlSyntaxError, a_type
+from merganser.expr.text import missing_item
 from merganser.options.registry import closest
 from merganser.sql.dialect import Queries
 from merganser.sql.places import AT
@@ -164,7 +165,7 @@ class Texts:
 
     def _refuse(self, tree: exp.Expression, start: int, end: int) -> None:
         """Refuse forms that the parser takes and that no engine here runs, and versions that are not named."""
-        for node in tree.find_all(exp.Version, exp.Lock, exp.Into, exp.Limit, exp.Select):
+        for node in tree.find_all(exp.Version, exp.Lock, exp.Into, exp.Limit, exp.Select, exp.In):
             match node:
                 case exp.Version() if not isinstance(node.expression, exp.Expression):
                     what = "a snapshot or a tag" if node.name.upper() == "VERSION" else "a time"
@@ -175,6 +176,8 @@ class Texts:
                     word, why = "INTO", "SELECT does not write: use INSERT INTO, or CREATE TABLE ... AS"
                 case exp.Limit() if node.expressions:
                     word, why = "BY", "LIMIT has no BY: use row_number() in QUALIFY"
+                case exp.In() if node.args.get("field") is not None:
+                    word, why = "IN", "expected values in brackets behind IN"
                 case exp.Select() if not node.expressions:
                     word, why = "SELECT", "expected an expression behind SELECT"
                 case _:
@@ -220,8 +223,13 @@ class Texts:
         tokens = self._tokens(start, end)
         words = ["" if token.token_type in _QUOTED else token.text.upper() for token in tokens]
         for before, word, token in zip(words, words[1:], tokens[1:], strict=False):
-            if before == "," and word in ("FROM", ")"):
+            if before == "," and word == "FROM":
                 fail(self.piece.text, token.start, f"expected an expression behind the comma; found {token.text!r}.")
+        lacks = missing_item(tokens)
+        if lacks is not None and 0 < lacks < len(tokens):
+            behind = "the comma" if words[lacks - 1] == "," else words[lacks - 1]
+            found = f"expected an expression behind {behind}; found {tokens[lacks].text!r}."
+            fail(self.piece.text, tokens[lacks].start, found)
         if not words or (len(words) > 1 and words[-2] in (*_BEFORE_NAMES, ".", ",")):
             return
         what = "an expression" if words[-1] in (*_UNFINISHED_SIGNS, ",") else _UNFINISHED.get(words[-1])

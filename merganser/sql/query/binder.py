@@ -519,14 +519,19 @@ class _Binder:
         side, kind, method = (str(join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
         before = len(scope.relations)
         if kind in ("SEMI", "ANTI"):
-            inner = Scope(scope.parent, relations=list(scope.relations))
+            if side in ("RIGHT", "FULL") or method:
+                form = " ".join(word for word in (method, side, kind) if word)
+                raise InvalidInputError(f"there is no {form} JOIN. Write LEFT {kind} JOIN with ON or USING.")
+            inner = Scope(scope.parent, relations=list(scope.relations), merged=dict(scope.merged))
             right = self._relation(join.this, inner, ctes)
-            on = (
-                self._expressions(inner, ctes).condition(join.args["on"], "ON")
-                if join.args.get("on") is not None
-                else "TRUE"
-            )
-            return f" {kind} JOIN {right} ON {on}"
+            names = [item.name for item in join.args.get("using") or []]
+            on = join.args.get("on")
+            test = "TRUE"
+            if names:
+                test = self._using(names, inner, before, side)
+            elif on is not None:
+                test = self._expressions(inner, ctes).condition(on, "ON")
+            return f" {kind} JOIN {right} ON {test}"
         right = self._relation(join.this, scope, ctes)
         new = scope.relations[before:]
         if side in ("RIGHT", "FULL"):

@@ -350,6 +350,14 @@ def test_an_empty_table_has_an_empty_mask():
     assert mask("v > 1 AND 1 / v > 0 OR v IN (1, NULL)", "INT", []) == []
 
 
+@pytest.mark.parametrize(
+    "text", ["v IN (1,,5)", "v IN (1, 5,)", "v IN (,1)", "coalesce(v,, 1) = 1", "v IN (1 /* , */ ,,5)"]
+)
+def test_a_list_that_lacks_an_item_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="a list in it lacks an item at a comma"):
+        parse_predicate(text, [t.Field(0, "v", t.Int())])
+
+
 def test_a_constant_condition_holds_for_every_row():
     assert mask("1 = 1", "INT", [1, None]) == [True, True]
     assert mask("NULL", "INT", [1]) == [None]
