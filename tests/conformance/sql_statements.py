@@ -142,7 +142,10 @@ SESSIONS: Final[dict[str, tuple[Step, ...]]] = {
         "INSERT INTO u VALUES (1)",
         ("SELECT k FROM t LEFT SEMI JOIN u USING (k)", [[1]]),
         ("SELECT k FROM t LEFT ANTI JOIN u USING (k)", [[2], [3]]),
-        ("SELECT k FROM t FULL JOIN (SELECT 7 AS k) s USING (k) LEFT ANTI JOIN (SELECT 1 AS j) ON k = j", [[2], [3], [7]]),
+        (
+            "SELECT k FROM t FULL JOIN (SELECT 7 AS k) s USING (k) LEFT ANTI JOIN (SELECT 1 AS j) ON k = j",
+            [[2], [3], [7]],
+        ),
         ("SELECT k FROM t JOIN t s USING (k) SEMI JOIN u USING (k)", [[1]]),
         ("SELECT k FROM t RIGHT SEMI JOIN u USING (k)", ""),
         "DELETE FROM t WHERE k IN (SELECT k FROM t LEFT SEMI JOIN u USING (k))",
