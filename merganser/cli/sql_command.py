@@ -108,7 +108,7 @@ def _values(texts: Mapping[str, str]) -> dict[str, Any]:
     for named, text in texts.items():
         name, _, kind = named.partition(":")
         try:
-            found[name] = value_of_text(text, parse_type(kind)).as_py() if kind else text
+            found[name] = value_of_text(text, parse_type(kind)) if kind else text
         except InvalidInputError as error:
             raise typer.BadParameter(str(error), param_hint="--parameter") from error
         except ValueError as error:

@@ -181,9 +181,9 @@ def _expression(state: State, function: Function, arguments: Sequence[exp.Expres
                 "would be another value. Compute the argument in a subquery, and pass its column.",
                 function=function.name,
             )
-    values = {f.name.lower(): _cast(argument, f.type) for f, argument in zip(fields, given, strict=True)}
+    values = {f.name.lower(): cast_to(argument, f.type) for f, argument in zip(fields, given, strict=True)}
     made = _filled(function, body, values)
-    return _cast(made, function.returns[0].type) if function.returns else exp.Paren(this=made)
+    return cast_to(made, function.returns[0].type) if function.returns else exp.Paren(this=made)
 
 
 def _body(state: State, function: Function) -> exp.Expression:
@@ -332,7 +332,7 @@ def _filled(function: Function, body: exp.Expression, values: Mapping[str, exp.E
     return top
 
 
-def _cast(value: exp.Expression, kind: t.DataType) -> exp.Expression:
+def cast_to(value: exp.Expression, kind: t.DataType) -> exp.Expression:
     """Return CAST(value AS kind)."""
     made = sqlglot.parse_one(f"CAST(NULL AS {type_name(kind)})", dialect=Queries)
     made.set("this", value.copy())
@@ -354,10 +354,10 @@ def checked(state: State, engine: Engine, function: Function) -> Function:
         for field in fields:
             _default(own, function, field)
         body = _apart(_body(own, function), ())
-        nulls = {f.name.lower(): _cast(exp.Null(), f.type) for f in fields}
+        nulls = {f.name.lower(): cast_to(exp.Null(), f.type) for f in fields}
         made: exp.Expression = _filled(function, body, nulls)
         if function.returns:
-            made = _cast(made, function.returns[0].type)
+            made = cast_to(made, function.returns[0].type)
         _, (kind, *_) = engine.described(state, exp.select(exp.alias_(made, "value")))
         returns = (
             function.returns

@@ -31,6 +31,8 @@ def value_of(tree: exp.Expression, setting: Setting, what: str) -> Any:
             return bool(tree.this)
         case exp.Paren():
             return value_of(tree.this, setting, what)
+        case exp.Cast() if isinstance(tree.this, exp.Array | exp.Anonymous):
+            return value_of(tree.this, setting, what)
         case exp.Array():
             return [value_of(item, setting, what) for item in tree.expressions]
         case exp.Bracket() if isinstance(tree.this, exp.Column) and tree.this.name.upper() == "ARRAY":

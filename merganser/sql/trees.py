@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError
@@ -24,6 +25,8 @@ from sqlglot.tokens import Token, TokenType
 from merganser.errors import InvalidInputError, SqlSyntaxError, a_type
 from merganser.expr.text import missing_item
 from merganser.options.registry import closest
+from merganser.schema import types as t
+from merganser.schema.arrow import type_from_arrow
 from merganser.sql.dialect import Queries
 from merganser.sql.places import AT
 from merganser.sql.tokens import Cursor, Piece, fail, hyphen_advice, pieces
@@ -34,6 +37,8 @@ TEXT: Final = "merganser_text"
 """Under this name a parsed query has its text, to which the positions of its names refer."""
 _OPERATORS: Final = tuple("([{,=<>+-*/%|&^~!")
 _QUOTED: Final = (TokenType.STRING, TokenType.IDENTIFIER)
+_OF_LITERALS: Final = (t.VarChar, t.Int, t.Double, t.Boolean, t.Date)
+"""Types that a literal of `literal` has by itself."""
 _KEYWORDS: Final = (
     "SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "UNION", "JOIN", "WITH", "VALUES",
     "AND", "OR",
@@ -490,7 +495,7 @@ def option_value(cursor: Cursor) -> str:
 
 
 def literal(value: Any, name: str) -> exp.Expression:
-    """Return the literal of a Python value, with its type. A tree stands for itself.
+    """Return the literal of a Python value, or of a scalar of Arrow, with its type. A tree stands for itself.
 
     Raises:
         InvalidInputError: no literal has this type.
@@ -502,6 +507,8 @@ def literal(value: Any, name: str) -> exp.Expression:
     match value:
         case exp.Expression():
             return value.copy()
+        case pa.Scalar():
+            return _of_type(value, type_from_arrow(value.type, f"the parameter '{name}'"), name)
         case np.generic() if isinstance(value, np.bool_ | np.integer | np.floating):
             return literal(value.item(), name)
         case None:
@@ -540,3 +547,33 @@ def literal(value: Any, name: str) -> exp.Expression:
         f"the parameter '{name}' is {a_type(value)}. Give None, a bool, an int, a float, a Decimal, text, bytes, a "
         "date, a time, a datetime, or a list of them."
     )
+
+
+def _of_type(value: pa.Scalar, kind: t.DataType, name: str) -> exp.Expression:
+    """Return a scalar as CAST(literal AS type)."""
+    from merganser.sql.calls import cast_to  # noqa: PLC0415 - it parses by this module
+
+    def plain(value: pa.Scalar) -> exp.Expression:
+        if not value.is_valid:
+            return exp.Null()
+        match value:
+            case pa.MapScalar():
+                pairs = value.values
+                items = [plain(item) for pair in pairs for item in pair.values()] if pairs else []
+                return exp.Anonymous(this="map", expressions=items)
+            case pa.ListScalar():
+                return exp.Array(expressions=[plain(item) for item in value.values or ()])
+            case pa.StructScalar():
+                fields = [each for key, item in value.items() for each in (exp.Literal.string(key), plain(item))]
+                return exp.Anonymous(this="named_struct", expressions=fields)
+            case pa.TimestampScalar() if value.type.unit == "ns":
+                if value.value % 1000:
+                    raise InvalidInputError(
+                        f"the parameter '{name}' is {value}, and parameters have six digits of seconds. Nothing was "
+                        "run. Truncate it first."
+                    )
+                return plain(value.cast(pa.timestamp("us", value.type.tz)))
+        return literal(value.as_py(), name)
+
+    made = plain(value)
+    return made if isinstance(kind, _OF_LITERALS) else cast_to(made, kind)

@@ -118,6 +118,7 @@ IMPORTS_IN_FUNCTIONS: Final[dict[str, str]] = {
     "cli": "the bodies of commands, so that --help loads neither Arrow nor Polars",
     "spark": "a process of Spark imports what its part of the work needs",
     "handle": "verbs import what does their work when they are called, so that opening a table is quick",
+    "sql.trees": "casts of typed parameters, by a module that parses by this one",
     "expr.filters": "the parser of SQL, wanted by texts alone",
     "rules.create": "the same",
     "write.begin": "rows that wait for their buckets, of tables with bucket = -2",

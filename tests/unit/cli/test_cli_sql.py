@@ -62,7 +62,46 @@ def test_parameters_have_types(run: Run) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("wrong", ["n:INT=five", "n:INTT=5", "n:TINYINT=300", "day:DATE=2026-02-30"])
+@pytest.mark.parametrize(
+    ("given", "kind", "value"),
+    [
+        ("BIGINT=5", "bigint", 5),
+        ("TINYINT=-5", "tinyint", -5),
+        ("FLOAT=1.5", "float", 1.5),
+        ("DECIMAL(10,2)=1.5", "decimal(10,2)", "1.50"),
+        ("ARRAY<BIGINT>=[1, null]", "array<bigint>", [1, None]),
+        ("ARRAY<BIGINT>=[]", "array<bigint>", []),
+        ("MAP<STRING, SMALLINT>={a -> 1}", "map<string,smallint>", [{"key": "a", "value": 1}]),
+        ("ROW<x BIGINT, y STRING>={1, b}", "struct<x:bigint,y:string>", {"x": 1, "y": "b"}),
+        ("TIMESTAMP(9)=2026-01-31 10:00:00.123456", "timestamp_ntz", "2026-01-31 10:00:00.123456"),
+        ("TIMESTAMP_LTZ(3)=2026-01-31 10:00:00.123", "timestamp", "2026-01-31T10:00:00.123+00:00"),
+        ("TIME(3)=10:00:00.123", "time(3)", "10:00:00.123"),
+        ("BOOLEAN=true", "boolean", True),
+    ],
+)
+def test_a_parameter_has_exactly_its_type(run: Run, given: str, kind: str, value: object) -> None:
+    found = json.loads(run("sql", "-p", f"a:{given}", "-f", "json", "-e", "SELECT :a AS a, typeof(:a) AS kind").out)
+    assert found == {"a": value, "kind": kind}
+
+
+def test_a_parameter_with_nine_digits_of_seconds_is_refused(run: Run) -> None:
+    done = run("sql", "-p", "at:TIMESTAMP(9)=2026-01-31 10:00:00.123456789", "-e", "SELECT :at")
+    assert (done.code, "parameters have six digits of seconds" in done.err) == (1, True)
+
+
+def test_typed_parameters_are_values_of_statements(run: Run) -> None:
+    made = "CREATE DATABASE shop; USE shop; CREATE TABLE t (id INT, at BIGINT) PARTITIONED BY (at)"
+    changed = "INSERT INTO t PARTITION (at = :n) VALUES (1); INSERT INTO t VALUES (2, :n + 2147483647)"
+    called = "CALL sys.compact(table => 'shop.t', options => :what); CALL sys.expire_snapshots('shop.t', :n)"
+    typed = ("-p", "n:BIGINT=5", "-p", "what:STRING=target-file-size=1mb")
+    done = run("sql", *typed, "-f", "csv", "-e", f"{made}; {changed}; {called}; SELECT * FROM t ORDER BY id LIMIT :n")
+    assert (done.code, done.out) == (0, '"id","at"\n1,5\n2,2147483652\n'), done.err
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["n:INT=five", "n:INTT=5", "n:TINYINT=300", "day:DATE=2026-02-30"],
+)
 def test_a_parameter_that_is_no_value_of_its_type_is_refused(run: Run, wrong: str) -> None:
     done = run("sql", "-p", wrong, "-e", "CREATE DATABASE shop")
     assert done.code == 2
