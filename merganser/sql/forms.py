@@ -163,15 +163,17 @@ FORMS: Final[tuple[Form, ...]] = (
         _R, "INSERT",
         "[WITH ...] INSERT INTO name [/*+ OPTIONS(...) */] [PARTITION (column [= value], ...)] [BY NAME]\n"
         "  [(column, ...)] {VALUES (...), ... | query}\n"
-        "INSERT OVERWRITE name [PARTITION (column [= value], ...)] {VALUES (...), ... | query}",
+        "[WITH ...] INSERT OVERWRITE name [/*+ OPTIONS(...) */] [PARTITION (column [= value], ...)] [(column, ...)]\n"
+        "  {VALUES (...), ... | query}",
         "Writes rows as one commit; for a table with a key, rows with the same key replace or "
         "[merge](../engines/README.md) "
         "into the row there. NULL, DEFAULT and a missing column take the default. OVERWRITE replaces the "
         "table, or of a "
         "table with partitions those that occur in the rows: no rows replace nothing. With the option "
         "`dynamic-partition-overwrite` = `false`, it replaces all partitions that PARTITION names, also by no "
-        "rows. The rows have all columns but those to which PARTITION gives a value, or all columns; a row outside "
-        "of PARTITION is an error.",
+        "rows. A table with partitions whose key lacks a partition column is replaced as a whole only, with this "
+        "option and without PARTITION, because a key may lie in any partition. The rows have all columns but those "
+        "to which PARTITION gives a value, or all columns; a row outside of PARTITION is an error.",
         "INSERT INTO orders (id, dt, amount) VALUES (1, '2026-01-01', 10.00), (2, '2026-01-01', 7.50);\n"
         "INSERT INTO orders VALUES (3, '2026-01-02', 5.00, 'paid');\n"
         "SELECT id, state FROM orders ORDER BY id; -- 1 | open; 2 | open; 3 | paid",
