@@ -10,6 +10,7 @@ from __future__ import annotations
 import string
 import warnings
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar, Final
 
 from sqlalchemy import exc, schema, types, util
@@ -253,6 +254,13 @@ class _LargeBinary(types.LargeBinary):
         return lambda value: f"X'{bytes(value).hex()}'"
 
 
+class _Interval(types.Interval):
+    """Differences of times are INTERVAL here; a column of a table keeps the time at this distance from 1970."""
+
+    def result_processor(self, dialect: Any, coltype: Any) -> Any:
+        return lambda value: value - self.epoch if isinstance(value, datetime) else value
+
+
 # statements
 
 
@@ -420,6 +428,7 @@ class MerganserDialect(default.DefaultDialect):
     preparer = Names  # type: ignore[assignment]
     colspecs = {
         types.Date: _Date, types.Time: _Time, types.DateTime: _DateTime, types.LargeBinary: _LargeBinary,
+        types.Interval: _Interval,
     }  # fmt: skip
     construct_arguments = [(schema.Table, {"options": None, "partition_by": None})]
 

@@ -157,6 +157,21 @@ def test_values_of_all_types_are_written_found_and_changed(engine: Any, catalog:
         assert connection.execute(t.delete().where(t.c.id.in_(sa.select(t.c.id)))).rowcount == 1
 
 
+def test_differences_of_times_are_intervals(engine: Any, catalog: mg.Catalog) -> None:
+    kinds = (("a", sa.DateTime), ("b", sa.DateTime), ("kept", sa.Interval))
+    table = sa.Table("spans", sa.MetaData(), *(sa.Column(name, kind) for name, kind in kinds))
+    table.create(engine)
+    span = timedelta(days=1, hours=2, microseconds=5)
+    begin = datetime(2026, 1, 31, 1)
+    with engine.begin() as connection:
+        connection.execute(
+            table.insert(), [{"a": begin, "b": begin + span, "kept": span}, {"a": None, "b": None, "kept": None}]
+        )
+        kept = connection.execute(sa.select(table.c.b - table.c.a, table.c.kept)).all()
+        assert sorted(kept, key=str) == [(None, None), (span, span)]
+        assert connection.scalar(sa.select(sa.func.max(table.c.a - table.c.b))) == -span
+
+
 def test_tables_of_another_database_are_changed(engine: Any, catalog: mg.Catalog) -> None:
     t = sa.Table("t", sa.MetaData(schema="other"), sa.Column("id", sa.Integer), sa.Column("end", sa.String))
     with engine.begin() as connection:
