@@ -61,7 +61,7 @@ from merganser.spark.stream_source import read_stream
 from merganser.spark.types import TIME_AS, arrow_schema_of, frame_of_arrow, spark_batches, spark_schema
 from merganser.spark.words import spark_words
 from merganser.sql import rows as inserts
-from merganser.sql.assigning import check_columns, check_stored
+from merganser.sql.assigning import check_columns, check_stored, given_fields
 from merganser.sql.embedded import fields_placed, values_placed
 from merganser.sql.engine import PLACED, Assigned, Relation
 from merganser.sql.lineage import Use, alias_of, table_nodes, uses
@@ -486,9 +486,10 @@ class OnSpark:
             if column.source is None:
                 item = f.lit(column.value).cast(kind)
             else:
-                _check_stored(relation, column.source, column.field)
                 given = relation.rows.frame.schema.fields[column.source].dataType
-                item = fitted(f.col(f"c{column.source}"), given, _without_float(kind), column.field.name)
+                arranged = _checked(relation.called(column.source), given, column)
+                item = _reordered(f.col(f"c{column.source}"), given, arranged)
+                item = fitted(item, arranged, _without_float(kind), column.field.name)
                 item = _truncated(item, column.field.type)
                 if column.inside:
                     item = _inside(item, f.lit(column.value).cast(kind), column)
@@ -846,16 +847,59 @@ def _inside(item: Any, wanted: Any, column: Assigned) -> Any:
     return f.when(item.eqNullSafe(wanted), item).otherwise(f.raise_error(text))
 
 
-def _check_stored(relation: Relation, i: int, column: t.Field) -> None:
-    """Check that values of a column of a query can be stored in one of a table, as Spark does for INSERT.
+def _arranged(given: s.DataType, wanted: s.DataType) -> s.DataType:
+    """Return the type of values with the fields of ROWs where those of their names are in another type."""
+    match given, wanted:
+        case s.StructType(), s.StructType():
+            order = given_fields(given.names, wanted.names, by_name=True)
+            pairs = [(given.fields[i], to) for i, to in zip(order, wanted.fields, strict=True)]
+            return s.StructType(
+                [s.StructField(a.name, _arranged(a.dataType, b.dataType), a.nullable) for a, b in pairs]
+            )
+        case s.ArrayType(), s.ArrayType():
+            return s.ArrayType(_arranged(given.elementType, wanted.elementType), given.containsNull)
+        case s.MapType(), s.MapType():
+            key, value = _arranged(given.keyType, wanted.keyType), _arranged(given.valueType, wanted.valueType)
+            return s.MapType(key, value, given.valueContainsNull)
+    return given
+
+
+def _reordered(item: Any, given: s.DataType, arranged: s.DataType) -> Any:
+    """Return values whose ROWs have their fields in another order; see `_arranged`."""
+    if given == arranged:
+        return item
+    match given, arranged:
+        case s.ArrayType(), s.ArrayType():
+            return f.transform(item, lambda value: _reordered(value, given.elementType, arranged.elementType))
+        case s.MapType(), s.MapType():
+            items = f.transform_values(item, lambda _, value: _reordered(value, given.valueType, arranged.valueType))
+            return f.transform_keys(items, lambda key, _: _reordered(key, given.keyType, arranged.keyType))
+        case s.StructType(), s.StructType():
+            made = (
+                _reordered(item[to.name], given[to.name].dataType, to.dataType).alias(to.name) for to in arranged.fields
+            )
+            return f.when(item.isNotNull(), f.struct(*made))
+    return item
+
+
+def _checked(name: str, given: s.DataType, assigned: Assigned) -> s.DataType:
+    """Return the type of a column of a query with the fields of ROWs in the order in which they are stored.
+
+    Args:
+        name: what messages call the column.
 
     Raises:
-        InvalidInputError: not without a cast.
+        InvalidInputError: its values cannot be stored in the column of the table, as Spark does for INSERT, without a
+            cast.
     """
-    kind = _without_void(relation.rows.frame.schema.fields[i].dataType, _spark_type(column))
+    column = assigned.field
+    wanted = _spark_type(column)
     try:
-        check_stored(relation.called(i), _Types(s.StructType([s.StructField("", kind)]))[0], column.type)
+        arranged = _arranged(given, wanted) if assigned.by_name else given
+        kind = _without_void(arranged, wanted)
+        check_stored(name, _Types(s.StructType([s.StructField("", kind)]))[0], column.type)
     except InvalidInputError as error:
         raise InvalidInputError(
             f"cannot write column '{column.name}': {str(error).rstrip('.')}. Nothing was written.", column=column.name
         ) from error
+    return arranged

@@ -26,7 +26,7 @@ from merganser.options.option import BYTES, DURATION
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, nullable_schema
 from merganser.sql import rows as inserts
-from merganser.sql.assigning import check_stored
+from merganser.sql.assigning import check_stored, given_fields
 from merganser.sql.engine import PLACED, Assigned, Relation
 from merganser.sql.lineage import table_nodes
 from merganser.sql.query import Batches, BoundQuery, Limits, Running, Source, Stored, bind, run
@@ -180,7 +180,7 @@ def fields_placed(table: Table, columns: Sequence[str] | None, relation: Relatio
     if not any(t.is_nested(field.type) for field in fields):
         return None
     wanted = [replace(field, name=name) for field, name in zip(fields, relation.names[len(PLACES) :], strict=True)]
-    return [Assigned(field, i) for i, field in enumerate((*PLACES, *wanted))]
+    return [Assigned(field, i, by_name=True) for i, field in enumerate((*PLACES, *wanted))]
 
 
 def values_placed(columns: Sequence[str] | None, names: Sequence[str]) -> dict[str, str] | None:
@@ -274,11 +274,11 @@ def _cast(relation: Relation, column: Assigned, state: State) -> Any:
     if isinstance(given, Null):
         return lambda batch: pa.nulls(batch.num_rows, target)
     try:
-        check_stored(relation.called(position), given, kind)
+        check_stored(relation.called(position), given, kind, by_name=column.by_name)
     except InvalidInputError as error:
         raise _not_written(what, error, field) from error
     if _nested(kind) or _nested(given):
-        return lambda batch: _nested_cast(batch.column(position), given, field, zone)
+        return lambda batch: _nested_cast(batch.column(position), given, column, zone)
     projection = Projection(Column((name,), given)).assigned_to(kind, zone)
 
     def cast(batch: pa.RecordBatch) -> Any:
@@ -330,35 +330,42 @@ def _nested(kind: t.DataType) -> bool:
     return isinstance(kind, t.Array | t.Map | t.Row | t.Multiset | t.Vector)
 
 
-def _nested_cast(values: pa.Array, given: t.DataType, field: t.Field, zone: str | None) -> pa.Array:
+def _nested_cast(values: pa.Array, given: t.DataType, column: Assigned, zone: str | None) -> pa.Array:
+    field = column.field
     try:
-        return _stored(values, given, field.type.with_nullable(True), zone)
+        return _stored(values, given, field.type.with_nullable(True), zone, by_name=column.by_name)
     except (InvalidInputError, pa.ArrowException) as error:
         raise _not_written(f"cannot write column '{field.name}'", error, field) from error
 
 
-def _stored(values: pa.Array, given: t.DataType, kind: t.DataType, zone: str | None) -> pa.Array:
-    """Return nested values in another type: each value inside is cast, the fields of rows by their position."""
+def _stored(values: pa.Array, given: t.DataType, kind: t.DataType, zone: str | None, *, by_name: bool) -> pa.Array:
+    """Return nested values in another type: each value inside is cast.
+
+    Args:
+        by_name: see `given_fields`.
+    """
     target = arrow_type(kind)
     if values.null_count == len(values):
         return pa.nulls(len(values), target)
     match given, kind:
         case t.Row(fields=fields), t.Row(fields=wanted):
+            order = given_fields([field.name for field in fields], [field.name for field in wanted], by_name=by_name)
+            parts = values.flatten()
             inner = [
-                _stored(part, field.type, to.type, zone)
-                for part, field, to in zip(values.flatten(), fields, wanted, strict=True)
+                _stored(parts[i], fields[i].type, to.type, zone, by_name=by_name)
+                for i, to in zip(order, wanted, strict=True)
             ]
             return pa.StructArray.from_arrays(inner, fields=list(target), mask=values.is_null())
         case t.Map(), t.Map() | t.Multiset():
             values = _compact(values)
             keys, items = (kind.key, kind.value) if isinstance(kind, t.Map) else (kind.element, t.Int())
             return pa.MapArray.from_arrays(
-                values.offsets, _stored(values.keys, given.key, keys, zone),
-                _stored(values.items, given.value, items, zone), type=target, mask=values.is_null(),
+                values.offsets, _stored(values.keys, given.key, keys, zone, by_name=by_name),
+                _stored(values.items, given.value, items, zone, by_name=by_name), type=target, mask=values.is_null(),
             )  # fmt: skip
         case t.Array(), t.Array():
             values = _compact(values)
-            inside = _stored(values.values, given.element, kind.element, zone)
+            inside = _stored(values.values, given.element, kind.element, zone, by_name=by_name)
             return pa.ListArray.from_arrays(values.offsets.cast(pa.int32()), inside, type=target, mask=values.is_null())
     if _nested(given) or _nested(kind):
         return _same(values, target)

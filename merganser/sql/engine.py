@@ -49,12 +49,14 @@ class Assigned:
     Attributes:
         source: the position in the relation; None: `value`.
         inside: a row with another value than `value` in the relation's column is an error.
+        by_name: fields of ROWs are stored by their names; see `assigning.given_fields`.
     """
 
     field: t.Field
     source: int | None
     value: Any = None
     inside: bool = False
+    by_name: bool = False
 
 
 class Engine(Protocol):

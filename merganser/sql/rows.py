@@ -204,7 +204,7 @@ def _columns(table: Table, statement: s.Insert, relation: Relation, static: Mapp
             )
         if any(real == column.field.name for column in (*found, *fixed)):
             raise InvalidInputError(f"{what}: column '{real}' is named twice.", column=real)
-        found.append(Assigned(fields[real], position))
+        found.append(Assigned(fields[real], position, by_name=statement.by_name))
     return found + fixed
 
 
@@ -574,7 +574,7 @@ def _of_columns(
     wanted = [
         replace(fields[column], name=name) for column, name in zip([*keys, *changed], relation.names, strict=True)
     ]
-    rows = engine.assigned(state, relation, [Assigned(field, i) for i, field in enumerate(wanted)])
+    rows = engine.assigned(state, relation, [Assigned(field, i, by_name=True) for i, field in enumerate(wanted)])
     return Relation(relation.names, [field.type for field in wanted], rows, relation.sources)
 
 

@@ -275,6 +275,39 @@ SESSIONS: Final[dict[str, tuple[Step, ...]]] = {
             ("partial", "DOUBLE", " WITH ('bucket' = '1', 'merge-engine' = 'partial-update')"),
         )
     },
+    **{
+        f"fields-of-rows-are-stored-by-name-where-spark-does-{name}": (
+            f"CREATE TABLE t (id INT, r ROW<a INT, b INT>, l ARRAY<ROW<a INT, b INT>>, m MAP<INT, ROW<a INT, "
+            f"s ROW<b INT, c STRING>>>{key}){options}",
+            "INSERT INTO t BY NAME SELECT named_struct('b', 1, 'a', 2) AS r, 2 AS id",
+            "INSERT INTO t (id, r) VALUES (3, named_struct('b', 1, 'a', 2))",
+            "INSERT INTO t SELECT 4, named_struct('b', 1, 'a', NULL), NULL, NULL",
+            ("SELECT id, r.a, r.b FROM t", [[2, 2, 1], [3, 1, 2], [4, 1, None]]),
+            "UPDATE t SET r = named_struct('B', id, 'a', NULL) WHERE id < 4",
+            ("SELECT id, r.a, r.b FROM t", [[2, None, 2], [3, None, 3], [4, 1, None]]),
+            "UPDATE t SET r = (SELECT named_struct('b', 1, 'a', 2)), l = array(named_struct('b', 10, 'a', 2), NULL), "
+            "m = map(7, named_struct('s', named_struct('c', 'x', 'b', 8), 'a', 9), 8, NULL) WHERE id = 2",
+            "UPDATE t SET r = NULL, l = array(), m = map() WHERE id = 3",
+            "INSERT INTO t BY NAME SELECT 5 AS id, CAST(NULL AS STRUCT<b: INT, a: INT>) AS r, "
+            "array(named_struct('b', 1, 'a', 300L)) AS l",
+            ("SELECT id, r.a, r.b, l, m FROM t", [
+                [2, 2, 1, [[2, 10], None], [[7, [9, [8, "x"]]], [8, None]]], [3, None, None, [], []],
+                [4, 1, None, None, None], [5, None, None, [[300, 1]], None],
+            ]),
+            ("SELECT id FROM t WHERE r IS NULL", [[3], [5]]),
+            *(
+                (statement, f"cannot write column 'r'|{given}, the column a, b|by their names|nothing was written")
+                for statement, given in (
+                    ("UPDATE t SET r = named_struct('b', 1, 'c', 2)", "has the fields b, c"),
+                    ("UPDATE t SET r = named_struct('b', 1)", "has the fields b"),
+                    ("UPDATE t SET r = struct(1, 2)", "has the fields col1, col2"),
+                    ("INSERT INTO t BY NAME SELECT 9 AS id, named_struct('a', 1, 'b', 2, 'c', 3) AS r", "a, b, c"),
+                )
+            ),
+            ("SELECT count(*) FROM t", [[4]]),
+        )
+        for name, key, options in (("key", ", PRIMARY KEY (id) NOT ENFORCED", ""), ("no-key", "", ""))
+    },
     "changes-by-a-query-find-keys-that-are-null": (
         "CREATE TABLE t (k INT, j INT, v INT, PRIMARY KEY (k, j) NOT ENFORCED) "
         "WITH ('bucket' = '1', 'primary-key.nullable' = 'true')",
