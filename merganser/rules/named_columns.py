@@ -7,15 +7,18 @@ nested rows are named in texts of options of their column (`fields.<column>.nest
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
+from merganser.expr.names import spelled
 from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import COLUMNS, Option, Options
 from merganser.options.registry import find_option, split_column_key
 
 _LISTS: Final[tuple[Option[Any], ...]] = (
+    w.PRIMARY_KEY,
+    w.PARTITION,
     w.BUCKET_KEY,
     w.SEQUENCE_FIELD,
     w.CHANGELOG_ROW_DEDUPLICATE_IGNORE_FIELDS,
@@ -46,6 +49,22 @@ def naming(options: Options, column: str) -> tuple[str, ...]:
 def renamed(options: Options, names: Mapping[str, str]) -> Options:
     """Return the options once columns have other names, given by their old ones."""
     return Options(dict(_under(key, text, lambda name: names.get(name, name)) for key, text in options.items()))
+
+
+def respelled(options: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Return options with the names of columns as the columns have them, where they differ from one in case alone."""
+    found: dict[str, str] = {}
+    for key, text in options.items():
+        other: list[str] = []
+
+        def name(given: str, other: list[str] = other) -> str:
+            (real,) = spelled([given], names)
+            other += [real] if real != given else []
+            return real
+
+        changed = _under(key, text, name)
+        found.update([changed if other else (key, text)])
+    return found
 
 
 def broken_by(options: Options, old: str, new: str) -> tuple[str, ...]:

@@ -12,11 +12,13 @@ from merganser.catalogs.definitions import SPARK, Function, View, definition_of
 from merganser.catalogs.names import SYSTEM
 from merganser.codec.binary_row import deserialize
 from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from merganser.expr.names import spelled
 from merganser.expr.setting import Setting
 from merganser.handle.table import Table
 from merganser.meta.table_state import MetaReader
 from merganser.options.registry import did_you_mean, is_of_a_table
 from merganser.options.write import KAFKA_TOPIC
+from merganser.rules.named_columns import respelled
 from merganser.schema import types as t
 from merganser.schema.types_text import UNNUMBERED, number_fields
 from merganser.sql import statements as s
@@ -80,8 +82,10 @@ def _create_table(state: State, engine: Engine, statement: s.CreateTable) -> Res
         return _create_as(state, engine, full, statement, options)
     fields = [_field(column, f"cannot create '{full}'") for column in statement.columns]
     check_told_apart(fields, f"cannot create '{full}'")
+    names = [field.name for field in fields]
     state.catalog.create_table(
-        full, fields, primary_key=statement.primary_key or (), partition_by=statement.partition_by, options=options,
+        full, fields, primary_key=spelled(statement.primary_key or (), names),
+        partition_by=spelled(statement.partition_by, names), options=respelled(options, names),
         comment=statement.comment, if_not_exists=statement.if_not_exists,
     )  # fmt: skip
     return Result()
@@ -91,7 +95,8 @@ def _of_fluss(full: str, options: dict[str, str], statement: s.CreateTable) -> d
     """Take the names of Fluss for buckets. Its tables have the partition columns in their key."""
     if "bucket.num" in options or "bucket.key" in options:
         key = statement.primary_key or tuple(k.strip() for k in options.get("primary-key", "").split(",") if k.strip())
-        lacking = [column for column in statement.partition_by if key and column not in key]
+        in_key = {column.lower() for column in key}
+        lacking = [column for column in statement.partition_by if key and column.lower() not in in_key]
         if lacking:
             raise InvalidInputError(
                 f"cannot create '{full}': the primary key ({', '.join(key)}) lacks the partition column "
@@ -121,7 +126,7 @@ def _create_like(state: State, full: str, statement: s.CreateTable) -> Result:
     schema = source.schema
     own = dict(source.definition.schema.options) if statement.like_options else {}
     own.pop(KAFKA_TOPIC.key, None)  # each log has a topic of its own
-    options = {**own, **statement.options}
+    options = {**own, **respelled(statement.options, schema.names)}
     for key in ("path", "primary-key", "partition"):
         options.pop(key, None)
     state.catalog.create_table(
@@ -154,9 +159,11 @@ def _create_as(state: State, engine: Engine, full: str, statement: s.CreateTable
     check_told_apart(fields, f"cannot create '{full}'")
     for field in fields:
         check_stored_type(field, f"cannot create '{full}'")
+    names = [field.name for field in fields]
+    partition_by, options = spelled(statement.partition_by, names), respelled(options, names)
     try:
         with state.catalog.creating(
-            full, fields, primary_key=statement.primary_key or (), partition_by=statement.partition_by,
+            full, fields, primary_key=spelled(statement.primary_key or (), names), partition_by=partition_by,
             options=options, comment=statement.comment,
         ) as table:  # fmt: skip
             return insert_into(state, engine, table, relation)
@@ -211,6 +218,22 @@ def _siblings(fields: Sequence[t.Field], path: Sequence[str]) -> Sequence[t.Fiel
             case t.Map():
                 kind = kind.value
     return kind.fields if isinstance(kind, t.Row) else ()
+
+
+def _real(fields: Sequence[t.Field], column: str) -> str:
+    """Return a path such as `r.x` as the columns and fields are called; what is not there stays as it is."""
+    (whole,) = spelled([column], [field.name for field in fields])
+    path = column.split(".")
+    if whole != column or len(path) == 1 or any(field.name == column for field in fields):
+        return whole
+    for i in range(len(path)):
+        path[i : i + 1] = spelled(path[i : i + 1], [field.name for field in _siblings(fields, path[: i + 1])])
+    return ".".join(path)
+
+
+def _beside(fields: Sequence[t.Field], column: str, name: str | None) -> str | None:
+    """Return the name of a column or field beside which another one is to stand, as it is called."""
+    return None if name is None else spelled([name], [field.name for field in _siblings(fields, column.split("."))])[0]
 
 
 def _drop_table(state: State, engine: Engine, statement: s.DropTable) -> Result:
@@ -340,19 +363,23 @@ def _add_columns(state: State, engine: Engine, statement: s.AddColumns) -> Resul
         ]
         _check_new_name(path[-1], next((name for name in beside if name.lower() == path[-1].lower()), None), what)
         _check_inside(column.type, what)
-    return _alter(state, statement.name, [
-        ch.add_column(
-            c.name, c.type, after=c.after, first=c.first, comment=c.comment,
-            default=_default(c.default, what),
+    every = [*known, *(t.Field(UNNUMBERED, column.name, column.type) for column in statement.columns)]
+    made: list[ch.Change] = []
+    for column in statement.columns:
+        inside, dot, new = column.name.rpartition(".")
+        name, default = f"{_real(known, inside)}{dot}{new}", _default(column.default, what)
+        after = _beside(every, name, column.after)
+        made.append(
+            ch.add_column(name, column.type, after=after, first=column.first, comment=column.comment, default=default)
         )
-        for c in statement.columns
-    ])  # fmt: skip
+    return _alter(state, statement.name, made)
 
 
 def _drop_columns(state: State, engine: Engine, statement: s.DropColumns) -> Result:
-    columns = list(statement.columns)
+    fields = state.table(statement.name).schema.fields
+    columns = [_real(fields, column) for column in statement.columns]
     if statement.if_exists:
-        names = {field.name.lower() for field in state.table(statement.name).schema.fields}
+        names = {field.name.lower() for field in fields}
         columns = [c for c in columns if "." in c or c.lower() in names]
         if not columns:
             return Result()
@@ -360,16 +387,19 @@ def _drop_columns(state: State, engine: Engine, statement: s.DropColumns) -> Res
 
 
 def _rename_column(state: State, engine: Engine, statement: s.RenameColumn) -> Result:
-    path, new = statement.column.split("."), statement.new_name
-    beside = [field.name for field in _siblings(state.table(statement.name).schema.fields, path)]
+    fields = state.table(statement.name).schema.fields
+    column, new = _real(fields, statement.column), statement.new_name
+    path = column.split(".")
+    beside = [field.name for field in _siblings(fields, path)]
     other = next((name for name in beside if name.lower() == new.lower() and name.lower() != path[-1].lower()), None)
     _check_new_name(new, other, f"cannot alter '{state.full(statement.name)}'")
-    return _alter(state, statement.name, [ch.rename_column(statement.column, statement.new_name)])
+    return _alter(state, statement.name, [ch.rename_column(column, new)])
 
 
 def _alter_column(state: State, engine: Engine, statement: s.AlterColumn) -> Result:
     made: list[ch.Change] = []
-    column = statement.column
+    fields = state.table(statement.name).schema.fields
+    column = _real(fields, statement.column)
     if statement.type is not None:
         _check_inside(statement.type, f"cannot alter '{state.full(statement.name)}'")
         made.append(ch.retype_column(column, statement.type.with_nullable(True)))
@@ -385,7 +415,7 @@ def _alter_column(state: State, engine: Engine, statement: s.AlterColumn) -> Res
     if statement.comment is not None:
         made.append(ch.comment_column(column, statement.comment))
     if statement.first or statement.after:
-        made.append(ch.move_column(column, after=statement.after, first=statement.first))
+        made.append(ch.move_column(column, after=_beside(fields, column, statement.after), first=statement.first))
     return _alter(state, statement.name, made)
 
 
@@ -393,7 +423,7 @@ def _set_options(state: State, engine: Engine, statement: s.SetOptions) -> Resul
     if statement.partition is not None:
         return _track_partition(state, statement)
     made: list[ch.Change] = []
-    for key, value in statement.options.items():
+    for key, value in respelled(statement.options, state.table(statement.name).schema.names).items():
         made.append(ch.set_comment(value) if key == _COMMENT else ch.set_option(key, value))
     return _alter(state, statement.name, made)
 
@@ -425,16 +455,21 @@ def _track_partition(state: State, statement: s.SetOptions) -> Result:
 
 
 def _reset_options(state: State, engine: Engine, statement: s.ResetOptions) -> Result:
-    keys = statement.keys
+    table = state.table(statement.name)
+    keys = tuple(respelled(dict.fromkeys(statement.keys, ""), table.schema.names))
     if statement.if_exists:
-        there = state.table(statement.name).options
+        there = table.options
         keys = tuple(key for key in keys if key == _COMMENT or key in there or is_of_a_table(key))
     made: list[ch.Change] = [ch.set_comment(None) if key == _COMMENT else ch.remove_option(key) for key in keys]
     return _alter(state, statement.name, made)
 
 
 def _add_primary_key(state: State, engine: Engine, statement: s.AddPrimaryKey) -> Result:
-    return _alter(state, statement.name, [ch.set_primary_key(statement.columns)])
+    return _alter(
+        state,
+        statement.name,
+        [ch.set_primary_key(spelled(statement.columns, state.table(statement.name).schema.names))],
+    )
 
 
 def _drop_partitions(state: State, engine: Engine, statement: s.DropPartitions) -> Result:
