@@ -34,6 +34,7 @@ from merganser.sql.calls import changed, with_session
 from merganser.sql.dialect import Queries
 from merganser.sql.engine import PLACED, Assigned, Engine, Relation
 from merganser.sql.literals import spelled_spec, value_of
+from merganser.sql.query.functions import AGGREGATES
 from merganser.sql.query.kinds import is_fine
 from merganser.sql.result import Result, rows_of
 from merganser.sql.state import State
@@ -233,6 +234,8 @@ def _delete(state: State, engine: Engine, statement: s.Delete) -> Result:
 
 def _update(state: State, engine: Engine, statement: s.Update) -> Result:
     table = state.table(statement.name)
+    for name, value in statement.assignments:
+        _check_row_by_row(value, f"cannot update '{table.name}': column '{'.'.join(name)}'")
     qualifier = statement.alias or statement.name[-1].partition("$")[0]
     values, nested = assignments(state, table, statement.assignments, qualifier)
     where = None if statement.where is None else with_session(state, statement.where)
@@ -246,6 +249,20 @@ def _update(state: State, engine: Engine, statement: s.Update) -> Result:
     check_can_update(table.definition, f"cannot update '{table.name}'")
     with _first_said(refusal):
         return _serial(table, lambda: _by_merge(state, engine, table, statement, where, values), COMPUTED)
+
+
+def _check_row_by_row(tree: exp.Expression, what: str) -> None:
+    """Refuse the value of a column that has an aggregate which is in no subquery and no window.
+
+    Raises:
+        InvalidInputError: begins with `what`.
+    """
+    for node in tree.walk(prune=lambda node: isinstance(node, exp.Query | exp.Window)):
+        if isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES:
+            raise InvalidInputError(
+                f"{what} cannot get {sql_of(node)}: aggregate functions are not allowed in SET and VALUES, which are "
+                "computed for each row by itself. Nothing was written. Use a subquery, as in (SELECT max(a) FROM t)."
+            )
 
 
 def _refusal(state: State, table: Table, conditions: Sequence[str], values: Sequence[str]) -> InvalidInputError | None:
@@ -614,6 +631,9 @@ def _merge(state: State, engine: Engine, statement: s.Merge) -> Result:
 
 
 def _merge_once(state: State, engine: Engine, table: Table, statement: s.Merge) -> Result:
+    for clause in statement.clauses:
+        for name, value in clause.assignments or ():
+            _check_row_by_row(value, f"cannot merge into '{table.name}': column '{'.'.join(name)}'")
     relation = engine.query(state, with_session(state, statement.source), table)
     lifted = _with_values_of_source(state, statement, relation)
     if lifted is not statement:

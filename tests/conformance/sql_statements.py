@@ -272,6 +272,25 @@ SESSIONS: Final[dict[str, tuple[Step, ...]]] = {
         ("SHOW TABLES LIKE 'u'", []),
         ("SELECT * FROM t", []),
     ),
+    **{
+        f"aggregates-are-not-set-{name}": (
+            f"CREATE TABLE t (k INT, a INT{key})",
+            "INSERT INTO t VALUES (1, 2), (2, 5)",
+            *(
+                (statement, f"column 'a' cannot get {called}: aggregate functions are not allowed in set|nothing was")
+                for statement, called in (
+                    ("UPDATE t SET a = max(a)", "max(a)"),
+                    ("UPDATE t SET k = k, a = 1 + COUNT(*) WHERE k = 1", "count(*)"),
+                    ("MERGE INTO t USING (SELECT 1 AS k) s ON t.k = s.k WHEN MATCHED THEN UPDATE SET a = sum(s.k)",
+                     "sum(s.k)"),
+                )
+            ),
+            "UPDATE t SET a = (SELECT max(a) FROM t) WHERE k = 1",
+            "UPDATE t SET a = max(a) OVER () + 1 WHERE k = 2",
+            ("SELECT * FROM t", [[1, 5], [2, 6]]),
+        )
+        for name, key in (("key", ", PRIMARY KEY (k) NOT ENFORCED"), ("no-key", ""))
+    },
     "a-consumer-is-not-set-beyond-what-comes-next": (
         "CREATE TABLE t (id INT)",
         "INSERT INTO t VALUES (1)",
