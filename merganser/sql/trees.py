@@ -52,6 +52,8 @@ _UNFINISHED: Final = {
 }  # fmt: skip
 """Words behind which more must come, and what."""
 _UNFINISHED_SIGNS: Final = ("=", "==", "<", ">", "<=", ">=", "<>", "!=", "<=>", "+", "-", "/", "||", "&", "|", "^")
+_DIGITS_MAX: Final = 38
+"""Of a DECIMAL."""
 _LACKING: Final = re.compile(r"Required keyword: '(\w+)' missing for <class '[\w.]*?(\w+)'>")
 _LACKED: Final = {"Between": "AND and a second value", "Union": "a query", "Values": "rows such as (1, 'a')"}
 _WANTED: Final = re.compile(r"(?:Expecting|Expected) ([A-Z(),\]\[]+(?: after [A-Z]+)?)\.?$")
@@ -518,13 +520,16 @@ def literal(value: Any, name: str) -> exp.Expression:
         case int():
             if -(2**31) <= value < 2**31:
                 return exp.Literal.number(value) if value >= 0 else exp.Neg(this=exp.Literal.number(-value))
+            _check_digits(name, len(str(abs(value))))
             return typed(str(value), "BIGINT") if -(2**63) <= value < 2**63 else typed(str(value), "DECIMAL(38, 0)")
         case float():
             return typed(repr(value), "DOUBLE")
         case Decimal():
             _, digits, exponent = value.as_tuple()
-            scale = max(-int(exponent), 0) if isinstance(exponent, int) else 0
-            return typed(f"{value:f}", f"DECIMAL({max(len(digits), scale, 1)}, {scale})")
+            power = int(exponent) if isinstance(exponent, int) else 0
+            scale, count = max(-power, 0), max(len(digits) + max(power, 0), -power, 1)
+            _check_digits(name, count)
+            return typed(f"{value:f}", f"DECIMAL({count}, {scale})")
         case str():
             return exp.Literal.string(value)
         case bytes():
@@ -577,3 +582,11 @@ def _of_type(value: pa.Scalar, kind: t.DataType, name: str) -> exp.Expression:
 
     made = plain(value)
     return made if isinstance(kind, _OF_LITERALS) else cast_to(made, kind)
+
+
+def _check_digits(name: str, count: int) -> None:
+    if count > _DIGITS_MAX:
+        raise InvalidInputError(
+            f"the parameter '{name}' has {count} digits, and a DECIMAL has at most {_DIGITS_MAX}. Nothing "
+            "was run. Give a float, or fewer digits."
+        )

@@ -671,9 +671,9 @@ class _Binder:
         if limit is not None:
             count = limit.expression if isinstance(limit, exp.Limit) else limit.args.get("count")
             if count is not None and not (isinstance(count, exp.Var) and count.name.upper() == "ALL"):
-                text += f" LIMIT {binder.value(count).text}"
+                text += f" LIMIT {_number_of_rows(count, binder, 'LIMIT')}"
         if offset is not None:
-            text += f" OFFSET {binder.value(offset.expression).text}"
+            text += f" OFFSET {_number_of_rows(offset.expression, binder, 'OFFSET')}"
         return text
 
     def _limited(self, node: exp.Expression, bound: Bound, parent: Scope | None, ctes: Mapping[str, _Cte]) -> Bound:
@@ -809,6 +809,13 @@ def bind(tree: exp.Expression, resolve: Resolve, setting: Setting) -> BoundQuery
 def _names(node: exp.Expression, name: str) -> bool:
     """Return whether a query reads something of a name."""
     return any(len(table.parts) == 1 and table.name.lower() == name.lower() for table in node.find_all(exp.Table))
+
+
+def _number_of_rows(node: exp.Expression, binder: Expressions, word: str) -> str:
+    if node.find(exp.Column) is not None or (isinstance(node, exp.Neg) and node.find(exp.Literal) is not None):
+        given = node.sql(dialect=Queries)
+        raise InvalidInputError(f"cannot run the query: {word} takes a number of rows, 0 or more, and not {given}.")
+    return binder.value(node).text
 
 
 def _is_moved_time(node: exp.Expression) -> bool:

@@ -371,6 +371,10 @@ def _read(bound: BoundQuery, schema: pa.Schema, ends: _Ends) -> Iterator[pa.Reco
         yield _conformed([batch.column(name) for name in bound.plain or ()], schema)
 
 
+def _no_moment(found: re.Match[str]) -> str:
+    return f"'{found[2]}' is no {found[1].upper()}"
+
+
 def told(error: Exception) -> Exception:
     """Return an error of DuckDB as one of ours, without its own advice."""
     text = _CANDIDATES.sub("", str(error)).strip()
@@ -389,6 +393,7 @@ def told(error: Exception) -> Exception:
     text = _TYPES.sub(lambda found: _NAMES[found[1]], text)
     text = re.sub(r" when casting from source column .*", "", text)
     text = _NOT_IN_RANGE.sub(r"\1 is no ", text)
+    text = re.sub(r'^(date|timestamp|time) field value out of range: "([^"]*)".*$', _no_moment, text)
     if text.endswith(ON_SPARK):
         return UnsupportedError(text)
     if isinstance(error, duckdb.NotImplementedException):

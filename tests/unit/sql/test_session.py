@@ -830,3 +830,29 @@ def test_changes_by_a_query_say_what_could_not_be_done(session: Session, key: st
 def test_rows_are_compared_with_in(session: Session, where: str) -> None:
     session.sql(f"DELETE FROM orders WHERE {where}")
     assert session.sql("SELECT id FROM orders ORDER BY id").to_pylist() == [{"id": 2}, {"id": 3}]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT * FROM orders LIMIT -1", "LIMIT takes a number of rows, 0 or more, and not -1"),
+        ("SELECT * FROM orders LIMIT id", "LIMIT takes a number of rows, 0 or more, and not id"),
+        ("SELECT * FROM orders ORDER BY id LIMIT 1 OFFSET -2", "OFFSET takes a number of rows, 0 or more, and not -2"),
+        ("SELECT DATE '2020-13-01'", "'2020-13-01' is no DATE"),
+        ("SELECT CAST('25:00:00' AS TIME)", "'25:00:00' is no TIME"),
+    ],
+)
+def test_values_that_are_none_are_said_as_they_were_written(session: Session, text: str, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"cannot run the query: {message}"):
+        session.sql(text)
+
+
+@pytest.mark.parametrize("value", [10**37, Decimal("1E+30"), Decimal("-12.50"), Decimal("0.05"), Decimal("1E-38")])
+def test_numbers_of_38_digits_are_parameters(session: Session, value: int | Decimal) -> None:
+    assert session.sql("SELECT :p AS p", {"p": value})["p"].to_pylist() == [value]
+
+
+@pytest.mark.parametrize("value", [10**38, Decimal("1E+38"), Decimal("1E-39"), -(10**38)])
+def test_numbers_of_more_digits_are_refused(session: Session, value: int | Decimal) -> None:
+    with pytest.raises(InvalidInputError, match="parameter 'p' has 39 digits, and a DECIMAL has at most 38"):
+        session.sql("SELECT :p AS p", {"p": value})
