@@ -226,6 +226,24 @@ def test_merges_compute_what_looks_at_the_source_alone_as_select_does(session: S
     assert "size(l)" not in session.sql(f"EXPLAIN DELETE FROM {table} WHERE size(l) = 1")["plan"][0].as_py()
 
 
+@pytest.mark.parametrize(
+    ("value", "made"),
+    [
+        ("substring(x.v, x.q)", "bc"), ("substring(x.v, 1 + 1)", "bc"), ("substring('abc', 4 - 1)", "c"),
+        ("CAST(x.v LIKE x.p AS STRING)", "true"),
+    ],
+)  # fmt: skip
+def test_arguments_of_values_over_the_source_need_not_be_literals(session: Session, value: str, made: str) -> None:
+    session.sql(
+        "MERGE INTO pk USING (SELECT 1 AS k, 'abc' AS v, 2 AS q, 'a%' AS p UNION ALL SELECT 50, 'abc', 2, 'a%') x "
+        f"ON pk.k = x.k WHEN MATCHED AND {value} = '{made}' THEN UPDATE SET s = {value} "
+        f"WHEN NOT MATCHED THEN INSERT (k, s) VALUES (x.k, {value})"
+    )
+    assert values(session, "SELECT s FROM pk WHERE k IN (1, 50)") == [(made,), (made,)]
+    with pytest.raises(InvalidInputError, match="cannot use substring"):
+        session.sql("MERGE INTO pk USING e x ON pk.k = x.k WHEN MATCHED THEN UPDATE SET s = substring(pk.s, x.k)")
+
+
 def test_cube_roots_of_cubes_are_whole(session: Session) -> None:
     found = values(session, "SELECT id, cbrt((id - 300) * (id - 300) * (id - 300)) FROM range(601)")
     assert found == [(i, i - 300.0) for i in range(601)]
