@@ -275,6 +275,8 @@ def _java_float(value: float, *, single: bool) -> str:
         text = f"{Decimal(shortest):f}"
         return text if "." in text else text + ".0"
     sign, digits, exponent = Decimal(shortest).normalize().as_tuple()
+    if len(digits) == 1:  # Java writes two at least, the nearest ones
+        sign, digits, exponent = Decimal(f"{value:.1e}").as_tuple()
     first, rest = digits[0], "".join(map(str, digits[1:])) or "0"
     return f"{'-' if sign else ''}{first}.{rest}E{int(exponent) + len(digits) - 1}"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from merganser.sql import statements as s
-from merganser.sql.trees import opens_parameter, option_key, option_pairs
+from merganser.sql.tokens import opens_parameter
+from merganser.sql.trees import option_key, option_pairs
 
 if TYPE_CHECKING:
     from sqlglot import exp

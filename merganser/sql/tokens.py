@@ -36,6 +36,7 @@ _SHOWN_BEFORE: Final = 100
 """Maximum number of these letters before the place of the error."""
 _LISTED: Final = 8
 """Maximum number of words that are listed beside the word that was probably meant."""
+_OPERATORS: Final = tuple("([{,=<>+-*/%|&^~!")
 _QUOTED: Final = (TokenType.STRING, TokenType.IDENTIFIER)
 
 
@@ -162,6 +163,22 @@ def check_hints(piece: Piece) -> None:
             fail(piece.text, at, "expected OPTIONS: a hint behind a table is /*+ OPTIONS('key' = 'value') */")
 
 
+def opens_parameter(tokens: Sequence[Token], i: int) -> bool:
+    """Return whether a parameter `:name` begins here; its name may be a word of SQL, which sqlglot does not take."""
+    if tokens[i].text != ":" or i + 1 == len(tokens) or tokens[i + 1].start != tokens[i].end + 1:
+        return False
+    name, before = tokens[i + 1], tokens[i - 1] if i else None
+    of_value = before is not None and before.end + 1 == tokens[i].start and before.text[-1:] not in _OPERATORS
+    return name.text[:1].isidentifier() and name.token_type not in _QUOTED and not of_value
+
+
+def word_at(tokens: Sequence[Token], i: int) -> str:
+    """Return a token in capitals if it is a bare word or a sign; an empty text if it is quoted or names a parameter."""
+    if tokens[i].token_type in _QUOTED or (i and opens_parameter(tokens, i - 1)):
+        return ""
+    return tokens[i].text.upper()
+
+
 class Cursor:
     """Reads the tokens of one statement from left to right.
 
@@ -186,9 +203,8 @@ class Cursor:
         return self.tokens[self.at + ahead] if self.at + ahead < len(self.tokens) else None
 
     def word(self, ahead: int = 0) -> str:
-        """Return the next token in capitals if it is a bare word or a sign; else an empty text."""
-        token = self.peek(ahead)
-        return "" if token is None or token.token_type in _QUOTED else token.text.upper()
+        """Return the next token as `word_at` does; an empty text at the end."""
+        return word_at(self.tokens, self.at + ahead) if self.at + ahead < len(self.tokens) else ""
 
     def sees(self, *words: str) -> bool:
         """Whether the next tokens are these words, whatever their case."""

@@ -29,13 +29,12 @@ from merganser.schema import types as t
 from merganser.schema.arrow import type_from_arrow
 from merganser.sql.dialect import Queries
 from merganser.sql.places import AT
-from merganser.sql.tokens import Cursor, Piece, fail, hyphen_advice, pieces
+from merganser.sql.tokens import Cursor, Piece, fail, hyphen_advice, opens_parameter, pieces, word_at
 from merganser.sql.unread import unread
 
 MARK: Final = "\x00"
 TEXT: Final = "merganser_text"
 """Under this name a parsed query has its text, to which the positions of its names refer."""
-_OPERATORS: Final = tuple("([{,=<>+-*/%|&^~!")
 _QUOTED: Final = (TokenType.STRING, TokenType.IDENTIFIER)
 _OF_LITERALS: Final = (t.VarChar, t.Int, t.Double, t.Boolean, t.Date)
 """Types that a literal of `literal` has by itself."""
@@ -228,7 +227,7 @@ class Texts:
     def _check_ends(self, start: int, end: int) -> None:
         """Refuse a text that ends where an operator or a keyword wants more, and a list with a comma too many."""
         tokens = self._tokens(start, end)
-        words = ["" if token.token_type in _QUOTED else token.text.upper() for token in tokens]
+        words = [word_at(tokens, i) for i in range(len(tokens))]
         for before, word, token in zip(words, words[1:], tokens[1:], strict=False):
             if before == "," and word == "FROM":
                 fail(self.piece.text, token.start, f"expected an expression behind the comma; found {token.text!r}.")
@@ -414,15 +413,6 @@ def _travel(cursor: Cursor) -> tuple[str, int] | None:
         if cursor.sees(*for_it, word, "AS", "OF") and (meant or for_it):
             return f"{meant or word} AS OF", len(for_it) + 3
     return None
-
-
-def opens_parameter(tokens: Sequence[Token], i: int) -> bool:
-    """Return whether a parameter `:name` begins here; its name may be a word of SQL, which sqlglot does not take."""
-    if tokens[i].text != ":" or i + 1 == len(tokens) or tokens[i + 1].start != tokens[i].end + 1:
-        return False
-    name, before = tokens[i + 1], tokens[i - 1] if i else None
-    of_value = before is not None and before.end + 1 == tokens[i].start and before.text[-1:] not in _OPERATORS
-    return name.text[:1].isidentifier() and name.token_type not in _QUOTED and not of_value
 
 
 def hinted(name: str) -> tuple[str, Mapping[str, str]]:

@@ -143,7 +143,7 @@ MACROS: Final = (
        WHEN CAST(b AS DATE) > CAST(a AS DATE) AND CAST(b AS TIME) < CAST(a AS TIME) THEN -1
        WHEN CAST(b AS DATE) < CAST(a AS DATE) AND CAST(b AS TIME) > CAST(a AS TIME) THEN 1 ELSE 0 END)
        - _day_of_months(CAST(a AS DATE))) // 32""",
-    # a DOUBLE as Java writes it
+    # a DOUBLE as Java writes it: the fewest digits that name it, at least two, and of those the nearest ones
     """CREATE MACRO _digits(s) AS rtrim(ltrim(replace(regexp_replace(s, 'e.*', ''), '.', ''), '0'), '0')""",
     """CREATE MACRO _exponent(s) AS CASE
        WHEN contains(s, 'e') THEN CAST(regexp_extract(s, 'e([+-]?[0-9]+)', 1) AS INTEGER)
@@ -151,10 +151,12 @@ MACROS: Final = (
        ELSE length(regexp_extract(s, '^[0-9]+')) - 1 END""",
     """CREATE MACRO _java(s) AS substring(_digits(s), 1, 1) || '.' ||
        CASE WHEN length(_digits(s)) > 1 THEN substring(_digits(s), 2) ELSE '0' END || 'E' || _exponent(s)""",
+    """CREATE MACRO _shortest(x) AS CASE WHEN length(_digits(CAST(x AS VARCHAR))) = 1
+       THEN printf('%.1e', CAST(x AS DOUBLE)) ELSE CAST(x AS VARCHAR) END""",
     """CREATE MACRO _double(x) AS CASE WHEN isnan(x) THEN 'NaN'
        WHEN isinf(x) THEN CASE WHEN x > 0 THEN 'Infinity' ELSE '-Infinity' END
        WHEN x = 0 OR (abs(x) >= 0.001 AND abs(x) < 10000000) THEN CAST(x AS VARCHAR)
-       ELSE CASE WHEN x < 0 THEN '-' ELSE '' END || _java(CAST(abs(x) AS VARCHAR)) END""",
+       ELSE CASE WHEN x < 0 THEN '-' ELSE '' END || _java(_shortest(abs(x))) END""",
 )
 
 

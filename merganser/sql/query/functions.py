@@ -342,7 +342,8 @@ def _btrim(values: list[Value]) -> Value:
 def _reverse(values: list[Value]) -> Value:
     if isinstance(values[0].type, t.Array):
         return Value(f"list_reverse({values[0].text})", values[0].type)
-    return Value(f"reverse({taken(values[0], 's', 'reverse').text})", t.string())
+    letters = f"regexp_extract_all({taken(values[0], 's', 'reverse').text}, '(?s).')"  # by code points: reverse is not
+    return Value(f"array_to_string(list_reverse({letters}), '')", t.string())
 
 
 def _replace(values: list[Value]) -> Value:
@@ -458,8 +459,14 @@ def form_of(value: Value, what: str) -> Form:
     return time_form(literal_text(value, what), f"call {what}")
 
 
+def _shown(value: Value, what: str) -> Value:
+    """Return the wall clock of a date or a moment taken as an instant: one that clocks skip is a later one."""
+    instant = value if isinstance(value.type, TEXTS) else taken(value, "m", what)
+    return cast(cast(instant, t.LocalZonedTimestamp(6)), t.Timestamp(6))
+
+
 def _date_format(values: list[Value]) -> Value:
-    moment = cast(taken(values[0], "m", "date_format"), t.Timestamp(6))
+    moment = _shown(values[0], "date_format")
     return Value(formatted(moment.text, form_of(values[1], "date_format")), t.string())
 
 
@@ -534,8 +541,8 @@ def part(name: str, value: Value) -> Value:
         return Value(f"CAST(dayofweek({moment.text}) + 1 AS INTEGER)", t.Int())
     if name == "weekday":
         return Value(f"CAST(isodow({moment.text}) - 1 AS INTEGER)", t.Int())
-    if name in ("hour", "minute", "second") and isinstance(moment.type, t.Date):
-        moment = cast(moment, t.Timestamp(6))
+    if name in ("hour", "minute", "second") and isinstance(value.type, (t.Date, *TEXTS)):
+        moment = _shown(value, name)
     return Value(f"CAST({names.get(name, name)}({moment.text}) AS INTEGER)", t.Int())
 
 

@@ -62,7 +62,9 @@ def real(number: float) -> str:
     if number == 0 or 1e-3 <= abs(number) < 1e7:
         return repr(number)
     digits, _, exponent = f"{number:e}".partition("e")
-    digits = repr(number).replace("-", "").partition("e")[0].replace(".", "").strip("0") or "0"
+    digits = repr(abs(number)).partition("e")[0].replace(".", "").strip("0") or "0"
+    if len(digits) == 1:
+        digits, _, exponent = f"{abs(number):.1e}".replace(".", "").partition("e")
     sign = "-" if number < 0 else ""
     return f"{sign}{digits[0]}.{digits[1:] or '0'}E{int(exponent)}"
 

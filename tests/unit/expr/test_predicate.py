@@ -292,6 +292,7 @@ def test_results_have_the_type_that_sql_gives_them(text, kind):
     [
         (0.0, "0.0"), (1.5, "1.5"), (1e7, "1.0E7"), (9999999.0, "9999999.0"), (0.001, "0.001"), (0.0001, "1.0E-4"),
         (1.23456789e-5, "1.23456789E-5"), (float("nan"), "NaN"), (float("-inf"), "-Infinity"), (100.0, "100.0"),
+        (5e-324, "4.9E-324"),
     ],
 )  # fmt: skip
 def test_doubles_become_text_as_spark_writes_them(number, text):

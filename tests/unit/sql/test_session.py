@@ -856,3 +856,26 @@ def test_numbers_of_38_digits_are_parameters(session: Session, value: int | Deci
 def test_numbers_of_more_digits_are_refused(session: Session, value: int | Decimal) -> None:
     with pytest.raises(InvalidInputError, match="parameter 'p' has 39 digits, and a DECIMAL has at most 38"):
         session.sql("SELECT :p AS p", {"p": value})
+
+
+_WORDS = (
+    "from", "select", "where", "by", "having", "limit", "and", "or", "not", "in", "like", "between", "union",
+    "intersect", "join", "on", "values", "except", "when", "then", "end", "using", "set", "as", "with", "version",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("word", _WORDS)
+def test_parameters_may_be_called_like_words_of_sql(tmp_path: Path, word: str) -> None:
+    catalog = mg.catalog(tmp_path)
+    catalog.sql("CREATE DATABASE default")
+    catalog.sql("CREATE TABLE t (id INT NOT NULL, s INT, PRIMARY KEY (id) NOT ENFORCED)")
+    given = {word: 1}
+    assert catalog.sql(f"SELECT :{word} AS a, 2 AS b", given).to_pylist() == [{"a": 1, "b": 2}]
+    catalog.sql(f"INSERT INTO t VALUES (:{word}, 5)", given)
+    catalog.sql(f"UPDATE t SET s = :{word} WHERE id = :{word} AND s > :{word}", given)
+    merge = "MERGE INTO t USING (SELECT :{0} AS k) x ON t.id = x.k AND t.s = :{0} WHEN MATCHED AND t.s = :{0} THEN "
+    catalog.sql(merge.format(word) + f"UPDATE SET s = :{word} + :{word}", given)
+    query = f"WITH x AS (SELECT :{word} AS v) SELECT id, s FROM t, x WHERE id BETWEEN :{word} AND :{word} LIMIT :{word}"
+    assert catalog.sql(query, given).to_pylist() == [{"id": 1, "s": 2}]
+    catalog.sql(f"DELETE FROM t WHERE id = :{word}", given)
+    assert catalog.sql("SELECT * FROM t").num_rows == 0
