@@ -176,7 +176,7 @@ def word_at(tokens: Sequence[Token], i: int) -> str:
     """Return a token in capitals if it is a bare word or a sign; an empty text if it is quoted or names a parameter."""
     if tokens[i].token_type in _QUOTED or (i and opens_parameter(tokens, i - 1)):
         return ""
-    return tokens[i].text.upper()
+    return str(tokens[i].text.upper())
 
 
 class Cursor:
