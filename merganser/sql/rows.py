@@ -41,6 +41,8 @@ from merganser.sql.state import State
 from merganser.sql.trees import MARK
 from merganser.sql.unwritten import at_value, unwritten
 
+_SECOND: Final = re.compile(r":\d+$")
+"""How names end that a query gives to the second column of one name."""
 _NEW: Final = "_new_"
 _NESTED: Final = ("array", "map", "named_struct", "struct")
 
@@ -635,6 +637,7 @@ def _merge_once(state: State, engine: Engine, table: Table, statement: s.Merge) 
         for name, value in clause.assignments or ():
             _check_row_by_row(value, f"cannot merge into '{table.name}': column '{'.'.join(name)}'")
     relation = engine.query(state, with_session(state, statement.source), table)
+    _check_source_names(state, engine, statement, relation.names, table)
     lifted = _with_values_of_source(state, statement, relation)
     if lifted is not statement:
         statement, relation = lifted, engine.query(state, with_session(state, lifted.source), table)
@@ -664,6 +667,30 @@ def _merge_once(state: State, engine: Engine, table: Table, statement: s.Merge) 
             case None, "delete":
                 merge = merge.when_not_matched_by_source_delete(condition=condition)
     return Result(snapshot=merge.execute())
+
+
+def _check_source_names(state: State, engine: Engine, statement: s.Merge, columns: Sequence[str], table: Table) -> None:
+    """Raise an error for a name in a MERGE that several columns of its query have.
+
+    Args:
+        columns: of the query; the second one of a name ends with `:1`.
+    """
+    if not any(_SECOND.search(column) for column in columns):
+        return
+    alias = statement.source_alias
+    values = [tree for clause in statement.clauses for _, tree in clause.assignments or ()]
+    conditions = [clause.condition for clause in statement.clauses if clause.condition is not None]
+    found = [column for tree in (statement.on, *values, *conditions) for column in tree.find_all(exp.Column)]
+    names = {column.name for column in found if column.table.lower() in ("", alias.lower())}
+    if any(clause.assignments is None for clause in statement.clauses):  # SET * and INSERT *
+        names |= {field.name for field in table.schema.fields}
+    for name in sorted(names & set(columns)):
+        column = exp.column(exp.to_identifier(name, quoted=True), exp.to_identifier(alias, quoted=True))
+        engine.described(state, with_session(state, exp.select(column).from_(_rows_of(statement.source, alias))))
+
+
+def _rows_of(source: exp.Expression, alias: str) -> exp.Expression:
+    return exp.Subquery(this=source.copy(), alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
 
 
 def _with_values_of_source(state: State, statement: s.Merge, relation: Relation) -> s.Merge:

@@ -40,18 +40,20 @@ class Bound:
     Attributes:
         origins: per column, the column of a table that it is; None for others. Without rows of that table, the query
             gives fewer rows, and no other ones.
+        ambiguous: names, in lower case, that several columns have, which are not one column taken twice.
     """
 
     text: str
     columns: Columns
     origins: Sequence[tuple[Reference, str] | None] = ()
+    ambiguous: frozenset[str] = frozenset()
 
 
 @dataclass
 class _Cte:
     name: str
     columns: Columns
-    text: str
+    ambiguous: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -91,7 +93,7 @@ class _Binder:
                 columns = _renamed(bound.columns, given, alias.name)
                 listed = ", ".join(quoted(column) for column in _distinct([c for c, _ in columns]))
                 texts.append(f"{name}({listed}) AS ({bound.text})")
-                ctes[alias.name.lower()] = _Cte(name, _unique(columns), "")
+                ctes[alias.name.lower()] = _Cte(name, _unique(columns), _twice(given) if given else bound.ambiguous)
         match node:
             case exp.Subquery():
                 bound = self.query(node.this, parent, ctes)
@@ -108,7 +110,7 @@ class _Binder:
                 raise UnsupportedError(f"cannot run {type(node).__name__} in this process. Run the statement on Spark.")
         if texts:
             word = "WITH RECURSIVE" if with_.args.get("recursive") else "WITH"
-            return Bound(f"{word} {', '.join(texts)} {bound.text}", bound.columns)
+            return Bound(f"{word} {', '.join(texts)} {bound.text}", bound.columns, ambiguous=bound.ambiguous)
         return bound
 
     def _recursive(
@@ -133,7 +135,7 @@ class _Binder:
             )
         first = self.query(node.left, parent, ctes)
         columns = _unique(_renamed(first.columns, given, own))
-        step = self.query(node.right, parent, {**ctes, own.lower(): _Cte(name, columns, "")})
+        step = self.query(node.right, parent, {**ctes, own.lower(): _Cte(name, columns)})
         if len(step.columns) != len(first.columns):
             raise InvalidInputError(
                 f"'{own}' has {len(first.columns)} columns, and the query that reads it gives {len(step.columns)}."
@@ -165,13 +167,13 @@ class _Binder:
         generated, more = self._generators(node, scope, ctes)
         from_ += more
         before = len(self.references)
-        items = self._named_items(node, scope, binder, generated)
+        items, twice = self._named_items(node, scope, binder, generated)
         after = len(self.references)
         group = self._group(node, scope, binder, items)
         if binder.are_keys_bound:
             if len(self.references) == after:
                 del self.references[before:]  # those of subqueries, which are bound again
-            items = self._named_items(node, scope, binder, generated)
+            items, twice = self._named_items(node, scope, binder, generated)
         columns = [(value.name, value.type) for value in items]
         having = ""
         if node.args.get("having") is not None:
@@ -192,7 +194,7 @@ class _Binder:
         made = [positive_zero(value) if distinct else value for value in items]
         shown = ", ".join(f"{value.text} AS {quoted(name)}" for value, name in zip(made, names, strict=True))
         text = f"SELECT{distinct} {shown}{from_}{where}{group}{having}"
-        order = self._order(node, scope, binder, items, names)
+        order = self._order(node, scope, binder, items, names, twice)
         if binder.grouping is not None and not group:
             raise InvalidInputError("grouping and grouping_id need GROUP BY with ROLLUP, CUBE or GROUPING SETS.")
         text, order = (_windowed(part.replace(KEYS, ", ".join(binder.keys)), binder.keys) for part in (text, order))
@@ -203,8 +205,8 @@ class _Binder:
             self.plain = _plain(items, scope)
         is_filtered = not (generated or grouped or distinct or having or node.find(exp.Window))
         if not is_filtered or node.args.get("limit") is not None or node.args.get("offset") is not None:
-            return Bound(text, columns)
-        return Bound(text, columns, [_origin(value, scope) for value in items])
+            return Bound(text, columns, ambiguous=twice)
+        return Bound(text, columns, [_origin(value, scope) for value in items], twice)
 
     def _generators(
         self, node: exp.Select, scope: Scope, ctes: Mapping[str, _Cte]
@@ -230,23 +232,27 @@ class _Binder:
 
     def _named_items(
         self, node: exp.Select, scope: Scope, binder: Expressions, generated: Mapping[int, list[Value]]
-    ) -> list[Value]:
-        """Bind the list of SELECT, and let the scope know its aliases."""
-        items = self._items(node, scope, binder, generated)
-        scope.aliases = {}
-        for value, item in zip(items, _expanded(node, scope, generated), strict=False):
-            if item is not None:
-                scope.aliases.setdefault(item.lower(), value)
-        return items
+    ) -> tuple[list[Value], frozenset[str]]:
+        """Bind the list of SELECT, and let the scope know its aliases; also return the names that are ambiguous."""
+        items, aliases = self._items(node, scope, binder, generated)
+        twice = _ambiguous(items, aliases, scope)
+        scope.aliases, scope.ambiguous = {}, twice
+        for value, alias in zip(items, aliases, strict=True):
+            if alias is not None:
+                scope.aliases.setdefault(alias.lower(), value)
+        return items, twice
 
     def _items(
         self, node: exp.Select, scope: Scope, binder: Expressions, generated: Mapping[int, list[Value]]
-    ) -> list[Value]:
-        """Bind the list of SELECT; stars become the columns they stand for."""
+    ) -> tuple[list[Value], list[str | None]]:
+        """Bind the list of SELECT; stars become the columns they stand for. Also return their aliases, or None."""
         items: list[Value] = []
+        aliases: list[str | None] = []
         for item in node.expressions:
+            aliases += [None] * (len(items) - len(aliases))
             if id(item) in generated:
                 items += generated[id(item)]
+                aliases += [value.name for value in generated[id(item)]]
             elif isinstance(item, exp.Star):
                 items += self._star(scope, None, item)
             elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
@@ -255,9 +261,10 @@ class _Binder:
                 raise UnsupportedError("cannot name several columns of one expression in this process.")
             else:
                 items.append(binder.item(item))
+                aliases.append(item.alias if isinstance(item, exp.Alias) else None)
         if not items:
             raise InvalidInputError("SELECT needs at least one column.")
-        return items
+        return items, aliases + [None] * (len(items) - len(aliases))
 
     def _star(self, scope: Scope, table: str | None, star: exp.Star) -> list[Value]:
         if table is None and not scope.relations:
@@ -365,7 +372,8 @@ class _Binder:
         self._check_alias(name, scope)
         given = [column.name for column in alias.columns] if alias is not None else []
         columns = _unique(_renamed(bound.columns, given, name))
-        scope.relations.append(Relation(name, columns, origins=_origins(columns, bound)))
+        twice = _twice(given) if given else bound.ambiguous
+        scope.relations.append(Relation(name, columns, origins=_origins(columns, bound), ambiguous=twice))
         listed = ", ".join(quoted(column) for column, _ in columns)
         return f"({bound.text}) AS {quoted(name)}({listed})"
 
@@ -386,7 +394,8 @@ class _Binder:
         if cte is not None:
             self._check_alias(name, scope)
             columns = _unique(_renamed(cte.columns, given, name))
-            scope.relations.append(Relation(name, columns))
+            twice = _twice(given) if given else cte.ambiguous
+            scope.relations.append(Relation(name, columns, ambiguous=twice))
             return f"{cte.name} AS {quoted(name)}({', '.join(quoted(column) for column, _ in columns)})"
         with placed(node):
             source = self.resolve(node)
@@ -408,7 +417,8 @@ class _Binder:
         if given:
             renamed = _renamed(columns, given, name)
             reference.used.update(column for column, _ in columns)
-            scope.relations.append(Relation(name, _unique(renamed)))
+            renamed = _unique(renamed)
+            scope.relations.append(Relation(name, renamed, ambiguous=_twice(given)))
             return f"{reference.view} AS {quoted(name)}({', '.join(quoted(column) for column, _ in renamed)})"
         scope.relations.append(Relation(name, columns, reference, database))
         return f"{reference.view} AS {quoted(name)}"
@@ -640,7 +650,13 @@ class _Binder:
         """DuckDB finds columns that are neither grouped nor aggregated; the message is made in `duck`."""
 
     def _order(
-        self, node: exp.Expression, scope: Scope, binder: Expressions, items: list[Value], names: Sequence[str]
+        self,
+        node: exp.Expression,
+        scope: Scope,
+        binder: Expressions,
+        items: list[Value],
+        names: Sequence[str],
+        ambiguous: frozenset[str],
     ) -> str:
         order = node.args.get("order") or node.args.get("sort")
         if order is None:
@@ -654,7 +670,7 @@ class _Binder:
                 value = _ordinal(inner, items, "ORDER BY")
                 parts.append(sort_key(quoted(names[int(inner.name) - 1]), value.type, direction(item)))
                 continue
-            if isinstance(inner, exp.Column) and not inner.table:
+            if isinstance(inner, exp.Column) and not inner.table and inner.name.lower() not in ambiguous:
                 places = [i for i, value in enumerate(items) if value.name.lower() == inner.name.lower()]
                 if places:
                     kind = items[places[0]].type
@@ -680,15 +696,20 @@ class _Binder:
         """Add ORDER BY and LIMIT of a query in brackets or of a set operation."""
         if not (node.args.get("order") or node.args.get("limit") or node.args.get("offset")):
             return bound
-        names = _distinct([name for name, _ in bound.columns])
+        names, kinds = _distinct([name for name, _ in bound.columns]), [kind for _, kind in bound.columns]
         scope = Scope(
-            parent, relations=[Relation("_q", list(zip(names, [kind for _, kind in bound.columns], strict=True)))]
+            parent, relations=[Relation("_q", list(zip(names, kinds, strict=True)), ambiguous=bound.ambiguous)]
         )
         binder = self._expressions(scope, ctes)
         items = [scope.relations[0].value(i) for i in range(len(names))]
-        order, limit = self._order(node, scope, binder, items, names), self._limit(node, binder)
+        order = self._order(node, scope, binder, items, names, bound.ambiguous)
+        limit = self._limit(node, binder)
         listed = ", ".join(quoted(name) for name in names)
-        return Bound(f"SELECT {listed} FROM ({bound.text}) AS _q({listed}){order}{limit}", bound.columns)
+        return Bound(
+            f"SELECT {listed} FROM ({bound.text}) AS _q({listed}){order}{limit}",
+            bound.columns,
+            ambiguous=bound.ambiguous,
+        )
 
     # set operations and VALUES
 
@@ -714,7 +735,7 @@ class _Binder:
             shown, listed = (", ".join(value.text for value in row) for row in (made, columns))
             text = f"SELECT {shown} FROM ({text}) AS _set({listed})"
         names = [name for name, _ in left.columns]
-        bound = Bound(text, list(zip(names, kinds, strict=True)))
+        bound = Bound(text, list(zip(names, kinds, strict=True)), ambiguous=left.ambiguous)
         return self._limited(node, bound, parent, ctes)
 
     def _values(self, node: exp.Values, parent: Scope | None, ctes: Mapping[str, _Cte]) -> Bound:
@@ -965,20 +986,26 @@ def _unique(columns: Columns) -> Columns:
     return [(name, kind) for name, (_, kind) in zip(names, columns, strict=True)]
 
 
-def _expanded(node: exp.Select, scope: Scope, generated: Mapping[int, list[Value]]) -> list[str | None]:
-    """Return the aliases of the list of SELECT, None where an item has none; stars take as many places as columns."""
-    found: list[str | None] = []
-    for item in node.expressions:
-        if id(item) in generated:
-            found += [value.name for value in generated[id(item)]]
-        elif isinstance(item, exp.Star):
-            n = sum(1 for r in scope.relations for name, _ in r.columns if name.lower() not in scope.merged)
-            found += [None] * (n + len(scope.merged))
-        elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
-            found += [None] * sum(len(r.columns) for r in scope.relations if r.alias.lower() == item.table.lower())
-        else:
-            found.append(item.alias if isinstance(item, exp.Alias) else None)
-    return found
+def _twice(names: Sequence[str]) -> frozenset[str]:
+    """Return the names, in lower case, that are there more than once."""
+    lower = [name.lower() for name in names]
+    return frozenset(name for name in lower if lower.count(name) > 1)
+
+
+def _ambiguous(items: Sequence[Value], aliases: Sequence[str | None], scope: Scope) -> frozenset[str]:
+    """Return the names, in lower case, that several items of SELECT have, unless all are one column without an alias.
+
+    A star over columns of one name keeps the name ambiguous.
+    """
+    columns = {f"{quoted(r.alias)}.{quoted(name)}": (r, name.lower()) for r in scope.relations for name, _ in r.columns}
+    found: dict[str, set[str]] = {}
+    kept = set()
+    for i, (value, alias) in enumerate(zip(items, aliases, strict=True)):
+        bare = columns.get(value.text) if alias is None else None
+        found.setdefault(value.name.lower(), set()).add(value.text if bare is not None else f"{i}")
+        if bare is not None and bare[1] in bare[0].ambiguous:
+            kept.add(bare[1])
+    return frozenset(kept | {name for name, made in found.items() if len(made) > 1})
 
 
 def _ordinal(node: exp.Literal, items: Sequence[Value], what: str) -> Value:

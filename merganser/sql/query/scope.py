@@ -21,6 +21,7 @@ class Relation:
         reference: the table that it reads; None: it is a subquery, a list of values and the like.
         may_lack: an outer join gives rows of nulls for it.
         origins: of a subquery or view, the columns that are those of a table: a condition on them may be tested there.
+        ambiguous: names, in lower case, that several of its columns have, which are not one column taken twice.
     """
 
     alias: str
@@ -29,6 +30,7 @@ class Relation:
     database: str = ""
     may_lack: bool = False
     origins: Mapping[str, tuple[Reference, str]] = field(default_factory=dict)
+    ambiguous: frozenset[str] = frozenset()
 
     def value(self, position: int) -> Value:
         """Return a column as a value, and note that it is needed."""
@@ -50,6 +52,7 @@ class Scope:
     Attributes:
         merged: columns that USING or NATURAL has made one, by lower name.
         aliases: names of the SELECT list, where they may be used.
+        ambiguous: those of them that several items have.
         local: parameters of lambdas.
     """
 
@@ -57,6 +60,7 @@ class Scope:
     relations: list[Relation] = field(default_factory=list)
     merged: dict[str, Value] = field(default_factory=dict)
     aliases: dict[str, Value] = field(default_factory=dict)
+    ambiguous: frozenset[str] = frozenset()
     local: dict[str, Value] = field(default_factory=dict)
 
     def column(self, parts: Sequence[str], where: str) -> Value:
@@ -94,9 +98,13 @@ class Scope:
                     f"column '{text}' is ambiguous: {tables} have one. Write {found[0][0].alias}.{text}."
                 )
             relation, position = found[0]
+            if relation.columns[position][0].lower() in relation.ambiguous:
+                raise ambiguous(parts[taken - 1], f"the query '{relation.alias}' has")
             return inside(relation.value(position).aliased(parts[taken - 1]), parts[taken:])
         if first in self.merged:
             return inside(self.merged[first].aliased(parts[0]), parts[1:])
+        if first in self.aliases and first in self.ambiguous:
+            raise ambiguous(parts[0], "the list of SELECT has")
         if first in self.aliases:
             return inside(self.aliases[first].aliased(parts[0]), parts[1:])
         return None
@@ -134,6 +142,12 @@ class Scope:
             else (f"There are {', '.join(known[:8])}." if known else "No table is read.")
         )
         return InvalidInputError(f"there is no column '{text}'{where}. {hint}", column=text)
+
+
+def ambiguous(name: str, who: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"column '{name}' is ambiguous: {who} several of this name. Give them names of their own with AS.", column=name
+    )
 
 
 def inside(value: Value, path: Sequence[str]) -> Value:

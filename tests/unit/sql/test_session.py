@@ -879,3 +879,25 @@ def test_parameters_may_be_called_like_words_of_sql(tmp_path: Path, word: str) -
     assert catalog.sql(query, given).to_pylist() == [{"id": 1, "s": 2}]
     catalog.sql(f"DELETE FROM t WHERE id = :{word}", given)
     assert catalog.sql("SELECT * FROM t").num_rows == 0
+
+
+def test_a_merge_names_no_column_that_its_query_has_twice(tmp_path: Path) -> None:
+    catalog = mg.catalog(tmp_path)
+    catalog.sql("CREATE DATABASE default")
+    catalog.sql("CREATE TABLE t (k INT NOT NULL, a INT, PRIMARY KEY (k) NOT ENFORCED)")
+    catalog.sql("INSERT INTO t VALUES (1, 2), (2, 1)")
+    merges = (
+        "(SELECT 1 AS k, 2 AS k) x ON t.k = x.k WHEN MATCHED THEN DELETE",
+        "(SELECT 1 AS k, 2 AS b, 3 AS b) x ON t.k = x.k WHEN MATCHED THEN UPDATE SET a = x.b",
+        "(SELECT 1 AS k, 2 AS b, 3 AS b) x ON t.k = x.k WHEN MATCHED AND b > 1 THEN DELETE",
+        "(SELECT 1 AS k, 2 AS a, 3 AS a) x ON t.k = x.k WHEN MATCHED THEN UPDATE SET *",
+        "(SELECT 9 AS k, 2 AS a, 3 AS a) x ON t.k = x.k WHEN NOT MATCHED THEN INSERT *",
+    )
+    for merge in merges:
+        with pytest.raises(InvalidInputError, match="is ambiguous"):
+            catalog.sql(f"MERGE INTO t USING {merge}")
+    assert catalog.sql("SELECT * FROM t ORDER BY k").to_pylist() == [{"k": 1, "a": 2}, {"k": 2, "a": 1}]
+    catalog.sql("MERGE INTO t USING (SELECT 1 AS k, 2 AS b, 3 AS b) x ON t.k = x.k WHEN MATCHED THEN DELETE")
+    assert catalog.sql("SELECT k FROM t")["k"].to_pylist() == [2]
+    with pytest.raises(InvalidInputError, match="'k' is ambiguous"):
+        catalog.sql("WITH x AS (SELECT t.k, u.k FROM t CROSS JOIN t u) SELECT k FROM x")
