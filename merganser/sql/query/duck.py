@@ -23,6 +23,7 @@ from merganser.expr.tree import Null
 from merganser.lookup.asked import looked_up
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
+from merganser.schema.hidden import with_values_under_nulls
 from merganser.sql.query.bound import BoundQuery, Reference
 from merganser.sql.query.casts import FAILED, MACROS
 from merganser.sql.query.json_functions import JSON_MACROS
@@ -315,29 +316,37 @@ def _conformed(given: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
 def _moved(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_time32(kind) and pa.types.is_time64(column.type):
         return column.cast(pa.int64()).cast(pa.int64()).cast(pa.time64("us")).cast(kind, safe=False)
-    return _void(column, kind) if _holds_void(kind) else column.cast(kind)
+    if not _is_rebuilt(kind):
+        return column.cast(kind)
+    return with_values_under_nulls(pa.chunked_array([_rebuilt(column, kind)])).chunk(0)
 
 
-def _holds_void(kind: pa.DataType) -> bool:
-    return pa.types.is_null(kind) or any(_holds_void(kind.field(i).type) for i in range(kind.num_fields))
+def _is_rebuilt(kind: pa.DataType) -> bool:
+    """Return whether Arrow may refuse to cast what DuckDB gives to a type.
+
+    Parts that are only NULL have no type, and DuckDB has them as INTEGER. The fields of a row that is null are null
+    there, also those that are NOT NULL.
+    """
+    if pa.types.is_null(kind) or (pa.types.is_struct(kind) and not all(field.nullable for field in kind)):
+        return True
+    return any(_is_rebuilt(kind.field(i).type) for i in range(kind.num_fields))
 
 
-def _void(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return values whose parts that are only NULL have no type: DuckDB has them as INTEGER, and Arrow casts none."""
-    if not _holds_void(kind):
+def _rebuilt(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if not _is_rebuilt(kind):
         return column.cast(kind)
     if pa.types.is_null(kind):
         return pa.nulls(len(column))
     if column.offset:
         column = pa.concat_arrays([column])
     if pa.types.is_struct(kind):
-        parts = [_void(column.field(i), kind.field(i).type) for i in range(kind.num_fields)]
+        parts = [_rebuilt(column.field(i), kind.field(i).type) for i in range(kind.num_fields)]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())
     mask = column.is_null()
     if pa.types.is_map(kind):
-        keys, items = _void(column.keys, kind.key_type), _void(column.items, kind.item_type)
+        keys, items = _rebuilt(column.keys, kind.key_type), _rebuilt(column.items, kind.item_type)
         return pa.MapArray.from_arrays(column.offsets, keys, items, type=kind, mask=mask)
-    return pa.ListArray.from_arrays(column.offsets, _void(column.values, kind.value_type), type=kind, mask=mask)
+    return pa.ListArray.from_arrays(column.offsets, _rebuilt(column.values, kind.value_type), type=kind, mask=mask)
 
 
 def rows_of(reference: Reference) -> Any:
