@@ -7,10 +7,9 @@ nested rows are named in texts of options of their column (`fields.<column>.nest
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
-from merganser.expr.names import spelled
 from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import COLUMNS, Option, Options
@@ -51,14 +50,14 @@ def renamed(options: Options, names: Mapping[str, str]) -> Options:
     return Options(dict(_under(key, text, lambda name: names.get(name, name)) for key, text in options.items()))
 
 
-def respelled(options: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-    """Return options with the names of columns as the columns have them, where they differ from one in case alone."""
+def respelled(options: Mapping[str, str], name_of: _Name) -> dict[str, str]:
+    """Return options with the names of columns that a function gives; those whose names all stay are as they were."""
     found: dict[str, str] = {}
     for key, text in options.items():
         other: list[str] = []
 
         def name(given: str, other: list[str] = other) -> str:
-            (real,) = spelled([given], names)
+            real = name_of(given)
             other += [real] if real != given else []
             return real
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from sqlglot import exp
@@ -18,7 +18,7 @@ from merganser.handle.table import Table
 from merganser.meta.table_state import MetaReader
 from merganser.options.registry import did_you_mean, is_of_a_table
 from merganser.options.write import KAFKA_TOPIC
-from merganser.rules.named_columns import respelled
+from merganser.rules import named_columns
 from merganser.schema import types as t
 from merganser.schema.types_text import UNNUMBERED, number_fields
 from merganser.sql import statements as s
@@ -85,7 +85,7 @@ def _create_table(state: State, engine: Engine, statement: s.CreateTable) -> Res
     names = [field.name for field in fields]
     state.catalog.create_table(
         full, fields, primary_key=spelled(statement.primary_key or (), names),
-        partition_by=spelled(statement.partition_by, names), options=respelled(options, names),
+        partition_by=spelled(statement.partition_by, names), options=_respelled(options, names),
         comment=statement.comment, if_not_exists=statement.if_not_exists,
     )  # fmt: skip
     return Result()
@@ -126,7 +126,7 @@ def _create_like(state: State, full: str, statement: s.CreateTable) -> Result:
     schema = source.schema
     own = dict(source.definition.schema.options) if statement.like_options else {}
     own.pop(KAFKA_TOPIC.key, None)  # each log has a topic of its own
-    options = {**own, **respelled(statement.options, schema.names)}
+    options = {**own, **_respelled(statement.options, schema.names)}
     for key in ("path", "primary-key", "partition"):
         options.pop(key, None)
     state.catalog.create_table(
@@ -160,7 +160,7 @@ def _create_as(state: State, engine: Engine, full: str, statement: s.CreateTable
     for field in fields:
         check_stored_type(field, f"cannot create '{full}'")
     names = [field.name for field in fields]
-    partition_by, options = spelled(statement.partition_by, names), respelled(options, names)
+    partition_by, options = spelled(statement.partition_by, names), _respelled(options, names)
     try:
         with state.catalog.creating(
             full, fields, primary_key=spelled(statement.primary_key or (), names), partition_by=partition_by,
@@ -218,6 +218,11 @@ def _siblings(fields: Sequence[t.Field], path: Sequence[str]) -> Sequence[t.Fiel
             case t.Map():
                 kind = kind.value
     return kind.fields if isinstance(kind, t.Row) else ()
+
+
+def _respelled(options: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Return options with names of columns as the columns have them."""
+    return named_columns.respelled(options, lambda name: spelled([name], names)[0])
 
 
 def _real(fields: Sequence[t.Field], column: str) -> str:
@@ -423,7 +428,7 @@ def _set_options(state: State, engine: Engine, statement: s.SetOptions) -> Resul
     if statement.partition is not None:
         return _track_partition(state, statement)
     made: list[ch.Change] = []
-    for key, value in respelled(statement.options, state.table(statement.name).schema.names).items():
+    for key, value in _respelled(statement.options, state.table(statement.name).schema.names).items():
         made.append(ch.set_comment(value) if key == _COMMENT else ch.set_option(key, value))
     return _alter(state, statement.name, made)
 
@@ -456,7 +461,7 @@ def _track_partition(state: State, statement: s.SetOptions) -> Result:
 
 def _reset_options(state: State, engine: Engine, statement: s.ResetOptions) -> Result:
     table = state.table(statement.name)
-    keys = tuple(respelled(dict.fromkeys(statement.keys, ""), table.schema.names))
+    keys = tuple(_respelled(dict.fromkeys(statement.keys, ""), table.schema.names))
     if statement.if_exists:
         there = table.options
         keys = tuple(key for key in keys if key == _COMMENT or key in there or is_of_a_table(key))
