@@ -132,9 +132,11 @@ class Shell:
                 if result.has_rows and self.output.path is not None:
                     self.output.form, self.output.path = "table", None
         except KeyboardInterrupt:
-            print(
-                f"stopped after {time.perf_counter() - begun:.1f} s. If a commit was made before, `t$snapshots` has it."
-            )
+            from merganser.sql.statements import Query
+
+            changes = any(not isinstance(each, Query) for each in session.parsed(text, self.parameters))
+            told = " If a commit was made before, `t$snapshots` has it." if changes else ""
+            print(f"stopped after {time.perf_counter() - begun:.1f} s.{told}")
 
     def _before(self, statement: Any) -> bool:
         return self._ask is None or agreed(self._session, statement, self._ask)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from sqlglot import exp
+
 from merganser.codec.binary_row import deserialize
 from merganser.errors import MerganserError
 from merganser.handle.table import Table
@@ -63,7 +65,9 @@ def _truncate(state: State, engine: Engine, statement: s.Truncate) -> str | None
 
 
 def _delete(state: State, engine: Engine, statement: s.Delete) -> str | None:
-    return None if statement.where is not None else _truncate(state, engine, s.Truncate(statement.name, None))
+    where = None if statement.where is None else statement.where.unnest()
+    whole = where is None or (isinstance(where, exp.Boolean) and where.this)
+    return None if not whole else _truncate(state, engine, s.Truncate(statement.name, None))
 
 
 def _insert(state: State, engine: Engine, statement: s.Insert) -> str | None:

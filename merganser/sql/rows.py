@@ -298,12 +298,16 @@ def _first_said(refusal: InvalidInputError | None) -> Iterator[None]:
 
 
 def assignments(
-    state: State, table: Table, given: Sequence[tuple[s.Name, exp.Expression]], qualifier: str
+    state: State, table: Table, given: Sequence[tuple[s.Name, exp.Expression]], qualifier: str, verb: str = "update"
 ) -> tuple[dict[str, exp.Expression], bool]:
     """Return the new values by column, and whether a field inside of a column is among them.
 
     Such a column gets a new ROW, of its fields and the new values.
+
+    Args:
+        verb: what could not be done, in messages.
     """
+    what = f"cannot {verb} '{table.name}'"
     fields = {field.name.lower(): field for field in table.schema.fields}
     values: dict[str, exp.Expression] = {}
     inner: dict[str, list[tuple[s.Name, exp.Expression]]] = {}
@@ -319,21 +323,17 @@ def assignments(
         if field is None or len(parts) == 1:
             column = parts[0] if field is None else field.name
             if column in values:
-                raise InvalidInputError(
-                    f"cannot update '{table.name}': column '{column}' is assigned twice.", column=column
-                )
+                raise InvalidInputError(f"{what}: column '{column}' is assigned twice.", column=column)
             new = _default_of(field, with_session(state, value))
             values[column] = new if field is None else _typed(field.type, new)
         else:
             inner.setdefault(field.name, []).append((parts[1:], with_session(state, value)))
     for column, parts_of in inner.items():
         if column in values:
-            raise InvalidInputError(
-                f"cannot update '{table.name}': column '{column}' and a field of it are both assigned.", column=column
-            )
+            raise InvalidInputError(f"{what}: column '{column}' and a field of it are both assigned.", column=column)
         kind = fields[column.lower()].type
         start = exp.column(exp.to_identifier(column, quoted=True), exp.to_identifier(qualifier, quoted=True))
-        values[column] = _row_with(start, kind, parts_of, f"cannot update '{table.name}'", column)
+        values[column] = _row_with(start, kind, parts_of, what, column)
     return values, bool(inner)
 
 
@@ -647,7 +647,7 @@ def _merge_once(state: State, engine: Engine, table: Table, statement: s.Merge) 
         condition = None if clause.condition is None else sql_of(with_session(state, clause.condition))
         values = None
         if clause.assignments is not None:
-            trees, nested = assignments(state, table, clause.assignments, alias[0])
+            trees, nested = assignments(state, table, clause.assignments, alias[0], "merge into")
             if nested:
                 raise UnsupportedError(
                     f"cannot merge into '{table.name}': MERGE sets whole columns, not fields inside of them. "

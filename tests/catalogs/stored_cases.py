@@ -146,6 +146,7 @@ CASES: dict[str, list[Step]] = {
         ("CREATE OR REPLACE VIEW orders AS SELECT 1 AS a", "there is a table 'shop.orders'"),
         "CREATE VIEW IF NOT EXISTS orders AS SELECT 1 AS a",
         ("CREATE TABLE v (a INT)", "there is a view 'shop.v'"),
+        ("CREATE TABLE v (a INT)", "or drop the view: DROP VIEW shop.v"),
         ("CREATE TABLE v AS SELECT 1 AS a", "there is a view 'shop.v'"),
         ("ALTER TABLE orders RENAME TO v", "there is a view 'shop.v'"),
         ("ALTER VIEW v RENAME TO orders", "there is a table 'shop.orders'"),

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from merganser.cli.sql_complete import completions
 from merganser.cli.sql_output import Output
 from merganser.cli.sql_shell import Shell
 from merganser.cli.sql_text import is_complete
+from merganser.sql.parse import parse
 
 from .conftest import Run
 
@@ -87,6 +88,26 @@ def test_a_parameter_has_exactly_its_type(run: Run, given: str, kind: str, value
 def test_a_parameter_with_nine_digits_of_seconds_is_refused(run: Run) -> None:
     done = run("sql", "-p", "at:TIMESTAMP(9)=2026-01-31 10:00:00.123456789", "-e", "SELECT :at")
     assert (done.code, "parameters have six digits of seconds" in done.err) == (1, True)
+
+
+def test_a_stopped_query_says_nothing_of_commits(capsys: pytest.CaptureFixture[str]) -> None:
+    class Stopped:
+        """A session in which Ctrl-C is pressed while a statement runs."""
+
+        def execute(self, text: str) -> None:
+            pass
+
+        def results(self, text: str, parameters: object, before: object) -> Iterator[object]:
+            raise KeyboardInterrupt
+
+        def parsed(self, text: str, parameters: dict[str, object]) -> object:
+            return parse(text, parameters)
+
+    shell = Shell(Stopped, Output("table", None), {}, None, "shop")
+    for text, told in (("SELECT 1", False), ("SELECT 1; DELETE FROM t", True)):
+        shell.do(text)
+        found = capsys.readouterr().out
+        assert ("stopped after" in found, "If a commit was made" in found) == (True, told)
 
 
 def test_typed_parameters_are_values_of_statements(run: Run) -> None:

@@ -39,7 +39,9 @@ def session(tmp_path: Path) -> Any:
         ("TRUNCATE TABLE t PARTITION (dt = 'a')", "Removes all rows of 1 partition of shop.t: 2 stored rows."),
         ("TRUNCATE TABLE empty", None),
         ("DELETE FROM t", "Removes all rows of shop.t: 4 stored rows."),
+        ("DELETE FROM t WHERE (true)", "Removes all rows of shop.t: 4 stored rows."),
         ("DELETE FROM t WHERE id = 1", None),
+        ("DELETE FROM t WHERE false", None),
         ("INSERT INTO t VALUES (5, 'a')", None),
         (
             "INSERT OVERWRITE t VALUES (5, 'a')",

@@ -653,6 +653,49 @@ def test_a_name_that_needs_backticks_is_told_so(session: Session, text: str, adv
         session.sql(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        (
+            "INSERT OVERWRITE moving VALUES (3, 'a', 1)",
+            "Write INSERT OVERWRITE t /*+ OPTIONS('dynamic-partition-overwrite' = 'false') */, without PARTITION, to",
+        ),
+        (
+            "MERGE INTO moving USING moving ON moving.id = moving.id WHEN MATCHED THEN DELETE",
+            "Write MERGE INTO ... AS t USING ... AS s.",
+        ),
+        (
+            "MERGE INTO moving t USING (SELECT 1 AS q) s ON t.id = s.q WHEN MATCHED THEN UPDATE SET *",
+            "Say which columns get which values, as in UPDATE SET amount = source.value.",
+        ),
+        (
+            "MERGE INTO moving t USING (SELECT 1 AS q) s ON t.id = s.q WHEN MATCHED THEN UPDATE SET n = 1, n = 2",
+            "cannot merge into 'default.moving': column 'n' is assigned twice",
+        ),
+        ("SELECT * FROM sums", "Queries of other columns work. To take the rows back, run CALL sys.rollback("),
+    ],
+)
+def test_advice_is_sql(session: Session, text: str, advice: str) -> None:
+    session.sql(
+        "CREATE TABLE moving (id INT, dt STRING, n INT, PRIMARY KEY (id) NOT ENFORCED) PARTITIONED BY (dt);"
+        "INSERT INTO moving VALUES (1, 'a', 1), (2, 'b', 1);"
+        "CREATE TABLE sums (id INT, n TINYINT, o INT, PRIMARY KEY (id) NOT ENFORCED) "
+        "WITH ('merge-engine' = 'aggregation', 'fields.n.aggregate-function' = 'sum');"
+        "INSERT INTO sums VALUES (1, 127, 1); INSERT INTO sums VALUES (1, 127, 1)"
+    )
+    with pytest.raises(InvalidInputError, match=re.escape(advice)):
+        session.sql(text)
+
+
+def test_the_advice_of_overwriting_a_table_whose_keys_move_replaces_it(session: Session) -> None:
+    session.sql(
+        "CREATE TABLE moving (id INT, dt STRING, PRIMARY KEY (id) NOT ENFORCED) PARTITIONED BY (dt);"
+        "INSERT INTO moving VALUES (1, 'a'), (2, 'b');"
+        "INSERT OVERWRITE moving /*+ OPTIONS('dynamic-partition-overwrite' = 'false') */ VALUES (3, 'a')"
+    )
+    assert session.sql("SELECT * FROM moving").to_pylist() == [{"id": 3, "dt": "a"}]
+
+
 def test_json_of_which_spark_reads_more_is_refused(session: Session) -> None:
     for text in ("{''a'': 1}", '{"a": 1} x', '{"a": 1, "a": null}', '{"a": ["😀"]}'):
         with pytest.raises(UnsupportedError, match=r"in this process: .*Run the statement on Spark"):
