@@ -291,14 +291,6 @@ SESSIONS: Final[dict[str, tuple[Step, ...]]] = {
         )
         for name, key in (("key", ", PRIMARY KEY (k) NOT ENFORCED"), ("no-key", ""))
     },
-    "rows-inside-of-values-may-be-null-though-their-fields-are-not": (
-        "CREATE TABLE t (id INT NOT NULL)",
-        "INSERT INTO t VALUES (1), (2)",
-        ("SELECT if(id = 1, named_struct('a', id), NULL) FROM t", [[[1]], [None]]),
-        ("SELECT array(named_struct('a', id, 'b', NULL), NULL) FROM t WHERE id = 1", [[[[1, None], None]]]),
-        ("SELECT map(7, named_struct('a', array(named_struct('b', id), NULL)), 8, NULL) FROM t WHERE id = 2",
-         [[[[7, [[[2], None]]], [8, None]]]]),
-    ),
     "a-consumer-is-not-set-beyond-what-comes-next": (
         "CREATE TABLE t (id INT)",
         "INSERT INTO t VALUES (1)",

@@ -944,3 +944,23 @@ def test_a_merge_names_no_column_that_its_query_has_twice(tmp_path: Path) -> Non
     assert catalog.sql("SELECT k FROM t")["k"].to_pylist() == [2]
     with pytest.raises(InvalidInputError, match="'k' is ambiguous"):
         catalog.sql("WITH x AS (SELECT t.k, u.k FROM t CROSS JOIN t u) SELECT k FROM x")
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("if(id = 1, named_struct('a', id), NULL)", [{"a": 1}, None]),
+        ("array(named_struct('a', id, 'b', NULL), NULL)", [[{"a": 1, "b": None}, None], [{"a": 2, "b": None}, None]]),
+        (
+            "map(7, named_struct('a', array(named_struct('b', id), NULL)), 8, NULL)",
+            [[(7, {"a": [{"b": 1}, None]}), (8, None)], [(7, {"a": [{"b": 2}, None]}), (8, None)]],
+        ),
+    ],
+)
+def test_rows_inside_of_values_may_be_null_though_their_fields_are_not(
+    session: Session, value: str, found: list[Any]
+) -> None:
+    session.sql("CREATE TABLE t (id INT NOT NULL); INSERT INTO t VALUES (1), (2)")
+    rows = session.sql(f"SELECT {value} AS v FROM t ORDER BY id")
+    rows.validate(full=True)
+    assert rows["v"].to_pylist() == found
