@@ -177,7 +177,9 @@ class _Binder:
         columns = [(value.name, value.type) for value in items]
         having = ""
         if node.args.get("having") is not None:
+            binder.in_having = True  # names there mean keys of groups, and else aliases, before columns
             having = f" HAVING ({binder.condition(node.args['having'].this, 'HAVING')})"
+            binder.in_having = False
         if binder.keys and _has_sets(node.args.get("group")):  # Spark has no group without rows, even for ()
             having = f"{having} AND count(*) > 0" if having else " HAVING count(*) > 0"
         grouped = bool(group) or binder.aggregates > 0

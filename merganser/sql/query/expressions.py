@@ -70,10 +70,11 @@ _TURNED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _BITS: Final = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "xor"}
 _OF_VALUES: Final = ("lag", "lead", "first_value", "last_value", "first", "last", "nth_value")
 """Window functions whose values have the type of their argument."""
+_EDGES: Final = ("first", "last", "first_value", "last_value", "any_value")
 _WHOLE: Final = (
     "coalesce", "nvl", "ifnull", "if", "nullif", "nvl2", "greatest", "least", "isnull", "isnotnull", "array", "map",
     "named_struct", "struct", "row", "element_at", "map_keys", "map_values", "min", "max", "count", "any_value",
-    "first", "last", "collect_list", "array_agg", "collect_set", "max_by", "min_by",
+    "first", "last", "first_value", "last_value", "collect_list", "array_agg", "collect_set", "max_by", "min_by",
 )  # fmt: skip
 """Functions that take values as they are, with all digits of times."""
 KEYS: Final = "\x03"
@@ -116,6 +117,7 @@ class Expressions:
         self.aggregates = 0
         self.windows: dict[str, exp.Window] = {}
         self.in_aggregate = False
+        self.in_having = False
         self.grouping: list[Value] | None = None  # of which grouping() is asked
         self.keys: Sequence[str] = ()  # of GROUP BY
         self.are_keys_bound = False  # values of keys are those of the groups
@@ -327,7 +329,9 @@ class Expressions:
             except InvalidInputError:
                 return self._now(parts[0].lower())
         with placed(node):
-            return self.scope.column(parts, "")
+            found = self.scope.column(parts, "")
+            is_alias = self.in_having and not self.in_aggregate and len(parts) == 1 and found.text not in self.keys
+            return (self.scope.alias(parts[0]) if is_alias else None) or found
 
     def _dot(self, node: exp.Dot) -> Value:
         parts: list[str] = []
@@ -730,6 +734,9 @@ class Expressions:
         values = [self.value(argument) if name in _WHOLE else self.computed(argument) for argument in arguments]
         self.in_aggregate = False
         check_count(name, AGGREGATES[name], len(values))
+        if _leaves_nulls_out(name, values):
+            known = f"{values[0].text} IS NOT NULL"
+            where = known if where is None else f"({where}) AND {known}"
         if is_null_only(values) and name in ("min", "max"):
             values = [cast(values[0], t.Int())]
         if where is not None:  # DuckDB computes the arguments of all rows
@@ -766,6 +773,8 @@ class Expressions:
         if name in WINDOWS:
             values = [self.value(argument) for argument in call.expressions]
             check_count(name, WINDOWS[name], len(values))
+            by_words = bool(nulls)
+            nulls = " IGNORE NULLS" if _leaves_nulls_out(name, values) else nulls
             made = WINDOWS[name].make(values)
             inner = made.text[:-1] + nulls + ")" if nulls else made.text
             text = f"{inner} OVER ({spec})"
@@ -775,7 +784,7 @@ class Expressions:
             over = self._over(node, name, names)
             if name in ("lag", "lead"):
                 names += ["1", "NULL"][len(names) - 1 :]
-            shown = name.removesuffix("_value") if nulls and name != "nth_value" else name
+            shown = name.removesuffix("_value") if by_words and name != "nth_value" else name
             shown = called(shown, names) + (" ignore nulls" if nulls and name == "nth_value" else "")
             return Value(text, made.type, f"{shown} OVER ({over})")
         if name not in AGGREGATES:
@@ -920,6 +929,20 @@ def direction(node: exp.Expression) -> str:
     if first is None:
         first = not descending
     return f" {'DESC' if descending else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
+
+
+def _leaves_nulls_out(name: str, values: list[Value]) -> bool:
+    """Take the second argument of first(a, true) and the like off, and return whether it is true.
+
+    Raises:
+        InvalidInputError: it is neither true nor false.
+    """
+    if name not in _EDGES or len(values) < 2:
+        return False
+    leaves_out = values.pop().text
+    if leaves_out not in ("TRUE", "FALSE"):
+        raise InvalidInputError(f"cannot call {name}: its second argument says whether nulls are left out. Give true.")
+    return leaves_out == "TRUE"
 
 
 def is_null_only(values: Sequence[Value]) -> bool:

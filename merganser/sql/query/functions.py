@@ -1091,8 +1091,9 @@ def _by(name: str) -> Make:
 
 AGGREGATES: Final[dict[str, Function]] = dict([
     _own("count", 1, None, _count), _own("sum", 1, 1, _sum), _own("avg", 1, 1, _avg), _own("mean", 1, 1, _avg),
-    _own("min", 1, 1, _peak("min")), _own("max", 1, 1, _peak("max")), _own("any_value", 1, 1, _peak("first")),
-    _own("first", 1, 1, _peak("first")), _own("last", 1, 1, _peak("last")),
+    _own("min", 1, 1, _peak("min")), _own("max", 1, 1, _peak("max")), _own("any_value", 1, 2, _peak("first")),
+    _own("first", 1, 2, _peak("first")), _own("last", 1, 2, _peak("last")),
+    _own("first_value", 1, 2, _peak("first")), _own("last_value", 1, 2, _peak("last")),
     _text("bool_and", "b", t.Boolean(), _over("bool_and", "{0}")),
     _text("every", "b", t.Boolean(), _over("bool_and", "{0}")),
     _text("bool_or", "b", t.Boolean(), _over("bool_or", "{0}")),
@@ -1117,8 +1118,9 @@ WINDOWS: Final[dict[str, Function]] = dict([
     _text("row_number", "", t.Int(), "row_number()"), _text("rank", "", t.Int(), "rank()"),
     _text("dense_rank", "", t.Int(), "dense_rank()"), _text("percent_rank", "", t.Double(), "percent_rank()"),
     _text("cume_dist", "", t.Double(), "cume_dist()"), _text("ntile", "i", t.Int(), "ntile({0})"),
-    _own("first_value", 1, 1, _place("first_value")), _own("last_value", 1, 1, _place("last_value")),
-    _own("first", 1, 1, _place("first_value")), _own("last", 1, 1, _place("last_value")),
+    _own("first_value", 1, 2, _place("first_value")), _own("last_value", 1, 2, _place("last_value")),
+    _own("first", 1, 2, _place("first_value")), _own("last", 1, 2, _place("last_value")),
+    _own("any_value", 1, 2, _place("first_value")),
     _own("nth_value", 2, 2, lambda v: Value(f"nth_value({v[0].text}, {v[1].text})", v[0].type)),
     _own("lag", 1, 3, lambda v: _shifted("lag", v)), _own("lead", 1, 3, lambda v: _shifted("lead", v)),
 ])  # fmt: skip

@@ -103,11 +103,20 @@ class Scope:
             return inside(relation.value(position).aliased(parts[taken - 1]), parts[taken:])
         if first in self.merged:
             return inside(self.merged[first].aliased(parts[0]), parts[1:])
-        if first in self.aliases and first in self.ambiguous:
-            raise ambiguous(parts[0], "the list of SELECT has")
-        if first in self.aliases:
-            return inside(self.aliases[first].aliased(parts[0]), parts[1:])
-        return None
+        alias = self.alias(parts[0])
+        return None if alias is None else inside(alias, parts[1:])
+
+    def alias(self, name: str) -> Value | None:
+        """Return the item of the SELECT list with an alias; None if there is none.
+
+        Raises:
+            InvalidInputError: several items have the name.
+        """
+        if name.lower() not in self.aliases:
+            return None
+        if name.lower() in self.ambiguous:
+            raise ambiguous(name, "the list of SELECT has")
+        return self.aliases[name.lower()].aliased(name)
 
     def _candidates(self, parts: Sequence[str], taken: int) -> list[tuple[Relation, int]]:
         """Return the columns that the first parts of a name may mean: `db.table.column`, `table.column` or `column`."""
