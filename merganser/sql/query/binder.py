@@ -678,7 +678,9 @@ class _Binder:
                     kind = items[places[0]].type
                     parts.append(sort_key(quoted(names[places[0]]), kind, direction(item)))
                     continue
+            binder.in_order = True  # names there mean aliases before columns
             value = binder.value(inner)
+            binder.in_order = False
             same = [i for i, own in enumerate(items) if own.text == value.text]
             parts.append(sort_key(quoted(names[same[0]]) if same else value.text, value.type, direction(item)))
         return " ORDER BY " + ", ".join(parts) if parts else ""

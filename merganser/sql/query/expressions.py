@@ -118,6 +118,7 @@ class Expressions:
         self.windows: dict[str, exp.Window] = {}
         self.in_aggregate = False
         self.in_having = False
+        self.in_order = False
         self.grouping: list[Value] | None = None  # of which grouping() is asked
         self.keys: Sequence[str] = ()  # of GROUP BY
         self.are_keys_bound = False  # values of keys are those of the groups
@@ -329,6 +330,8 @@ class Expressions:
             except InvalidInputError:
                 return self._now(parts[0].lower())
         with placed(node):
+            if self.in_order and not self.in_aggregate and len(parts) == 1 and (named := self.scope.alias(parts[0])):
+                return named
             found = self.scope.column(parts, "")
             is_alias = self.in_having and not self.in_aggregate and len(parts) == 1 and found.text not in self.keys
             return (self.scope.alias(parts[0]) if is_alias else None) or found
